@@ -186,7 +186,8 @@ fn add_kernel_paths(text: &mut String, status: &Status) {
         return;
     }
     let mut rows = tables::plain([
-        "name", "groups", "taken", "results", "repeats", "refused", "damaged", "passed", "state",
+        "name", "groups", "taken", "results", "gathered", "repeats", "refused", "damaged",
+        "passed", "state",
     ]);
     for node in &status.nodes {
         let counts = node.counts.and_then(|counts| counts.kernel);
@@ -196,19 +197,23 @@ fn add_kernel_paths(text: &mut String, status: &Status) {
             Some(KernelState::Off) => "off: not asked for (--kernel, --interface)".to_owned(),
             None => "off: the node's version has none".to_owned(),
         };
-        let [groups, taken, results, repeats, refused, damaged, passed] = counted(counts);
+        let [groups, taken, results, gathered, repeats, refused, damaged, passed] = counted(counts);
         let name = node.registration.name.clone();
-        rows.add_row([name, groups, taken, results, repeats, refused, damaged, passed, state]);
+        rows.add_row([
+            name, groups, taken, results, gathered, repeats, refused, damaged, passed, state,
+        ]);
     }
-    tables::right(&mut rows, 1..8);
+    tables::right(&mut rows, 1..9);
     section(text, "inside the kernel", on, &rows);
 }
 
 /// Counts as text; dashes where there are none.
-fn counted(counts: Option<KernelCounts>) -> [String; 7] {
-    counts.map_or([const { String::new() }; 7].map(|_| "-".to_owned()), |counts| {
-        let KernelCounts { groups, taken, results, repeats, refused, damaged, passed } = counts;
-        [groups, taken, results, repeats, refused, damaged, passed].map(|count| count.to_string())
+fn counted(counts: Option<KernelCounts>) -> [String; 8] {
+    counts.map_or([const { String::new() }; 8].map(|_| "-".to_owned()), |counts| {
+        let KernelCounts { groups, taken, results, gathered, repeats, refused, damaged, passed } =
+            counts;
+        [groups, taken, results, gathered, repeats, refused, damaged, passed]
+            .map(|count| count.to_string())
     })
 }
 
@@ -424,6 +429,7 @@ group 7 'world' of job 5: epoch 3, 8 osos
             groups: 1,
             taken: 22,
             results: 11,
+            gathered: 2,
             repeats: 3,
             refused: 4,
             damaged: 5,
@@ -440,9 +446,9 @@ group 7 'world' of job 5: epoch 3, 8 osos
         assert_eq!(
             [row(2), row(3), row(4)],
             [
-                "leaf0 - - - - - - - off: not asked for (--kernel, --interface)",
-                "root 1 22 11 3 4 5 6 at eth0",
-                "leaf1 - - - - - - - off: this process lacks CAP_BPF",
+                "leaf0 - - - - - - - - off: not asked for (--kernel, --interface)",
+                "root 1 22 11 2 3 4 5 6 at eth0",
+                "leaf1 - - - - - - - - off: this process lacks CAP_BPF",
             ],
             "{text}"
         );

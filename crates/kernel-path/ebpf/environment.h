@@ -99,7 +99,13 @@ INLINE u64 compare_and_swap(u64 *target, u64 expected, u64 next)
 	return __sync_val_compare_and_swap(target, expected, next);
 }
 
-/* Reads what others change. */
+/* Read what others change. */
+INLINE u32 read_shared_number(const u32 *source)
+{
+	step();
+	return *(const volatile u32 *)source;
+}
+
 INLINE u64 read_shared(const u64 *source)
 {
 	step();

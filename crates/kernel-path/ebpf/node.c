@@ -127,10 +127,16 @@ INLINE int take(struct packet *packet, struct workspace *work, struct place *pla
 {
 	const struct frame *frame = &work->in.frame;
 	struct slot *slot = slot_of(place, frame->sequence);
+	enum outcome outcome;
 
 	if (!slot)
 		return VERDICT_PASS;
-	switch (claim(place, slot, frame, frame->child)) {
+	outcome = claim(place, slot, frame, frame->child);
+	/* While the process ends the service to a group, it changes the slots that outcomes are judged by. */
+	if ((outcome == OUTCOME_REFUSED || outcome == OUTCOME_PAST) &&
+	    !read_shared_number(&place->is_on))
+		outcome = OUTCOME_OF_PROCESS;
+	switch (outcome) {
 	case OUTCOME_CLAIMED:
 		return contribute(packet, work, place, slot, counters);
 	case OUTCOME_WAITING:

@@ -129,7 +129,6 @@ void repeat(u32 count, long (*body)(u32 index, void *context), void *context)
 {
 	u32 index;
 
-	step();
 	for (index = 0; index < count && !body(index, context); index++)
 		;
 }

@@ -340,6 +340,9 @@ pub struct KernelCounts {
     pub taken: u64,
     /// Segments whose result was handed down.
     pub results: u64,
+    /// Segments gathered there, and handed to the process to be folded; its results are the node's.
+    #[serde(default)]
+    pub gathered: u64,
     /// Contributions that came again, and were not counted again.
     pub repeats: u64,
     /// Requests refused: a wrong capability, source or window.

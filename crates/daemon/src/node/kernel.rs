@@ -42,6 +42,7 @@ impl CountsReader {
             groups: self.0.groups(),
             taken: counters.taken,
             results: counters.completed,
+            gathered: counters.gathered,
             repeats: counters.repeats,
             refused: counters.refused,
             damaged: counters.damaged,
@@ -60,6 +61,7 @@ pub(super) struct KernelMeters {
 const COUNTERS: Table<KernelCounts> = &[
     ("tributary_node_kernel_taken_total", "contributions counted inside the kernel", |counts| counts.taken),
     ("tributary_node_kernel_results_total", "segments completed inside the kernel", |counts| counts.results),
+    ("tributary_node_kernel_gathered_total", "segments gathered inside the kernel and folded by the process", |counts| counts.gathered),
     ("tributary_node_kernel_repeats_total", "contributions seen before inside the kernel, not counted again", |counts| counts.repeats),
     ("tributary_node_kernel_refused_total", "requests refused inside the kernel: capability, source or window", |counts| counts.refused),
     ("tributary_node_kernel_passed_total", "requests to groups of the kernel path that it left to the process", |counts| counts.passed),

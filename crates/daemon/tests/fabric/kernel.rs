@@ -12,6 +12,7 @@ use crate::datagrams::pair;
 
 const TAKEN: &str = "tributary_node_kernel_taken_total";
 const RESULTS: &str = "tributary_node_kernel_results_total";
+const GATHERED: &str = "tributary_node_kernel_gathered_total";
 const PASSED: &str = "tributary_node_kernel_passed_total";
 
 /// A fabric whose nodes take short segments inside the kernel; none where that is not permitted, which is
@@ -73,7 +74,7 @@ fn what_the_kernel_leaves_and_what_it_takes_alternate() {
         let [mut one, mut two] = pair(&fabric, &job);
         for round in 0..100 {
             match round % 4 {
-                // A type that the kernel leaves to the process.
+                // A type that the kernel gathers for the process.
                 0 => {
                     let mut part = part(1, round);
                     part.shape = Shape::new(part.shape.operator(), Datatype::F16, 4).unwrap();
@@ -103,7 +104,9 @@ fn what_the_kernel_leaves_and_what_it_takes_alternate() {
             }
         }
         eventually("the counters", || {
-            count(&fabric, RESULTS) == 50.0 && count(&fabric, PASSED) >= 50.0
+            count(&fabric, RESULTS) == 50.0
+                && count(&fabric, GATHERED) == 25.0
+                && count(&fabric, PASSED) > 0.0
         });
     });
 }

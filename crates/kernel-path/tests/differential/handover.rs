@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
 use rand::seq::IndexedRandom;
@@ -14,25 +13,20 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use tributary_kernel_path::user_space::{UserSpace, Verdict};
 use tributary_kernel_path::{Arrival, Counters, DatagramPath, Handover};
-use tributary_protocol::node::{
-    ChildConfig, Event, GroupConfig, Node, NodeConfig, PortId, StreamLimits,
-};
+use tributary_protocol::node::{Event, Node, PortId};
 use tributary_protocol::{Carrier, Time};
 use tributary_protocol_testing::NodeMemory;
 use tributary_protocol_testing::frames::{decode, encode, part, sequence};
 use tributary_reduce::oracle;
-use tributary_wire::frame::{Edge, Header, Message, Shape};
-use tributary_wire::{
-    Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
-};
+use tributary_wire::frame::{Header, Message, Shape};
+use tributary_wire::{Datatype, OperationNumber, Operator};
 
 use crate::packets::{Checksum, HEAD_BYTES, packet};
+use crate::root::{GROUP, capability, edge, root};
 
 const RUNS: u64 = 100;
 const SEGMENTS: u32 = 60;
-const PAYLOAD_MAX_BYTES: u32 = 1400;
-const GROUP: GroupId = GroupId(5);
-const EPOCH: Epoch = Epoch(2);
+pub(crate) const PAYLOAD_MAX_BYTES: u32 = 1400;
 
 #[test]
 fn every_member_gets_every_result() {
@@ -81,20 +75,7 @@ impl Member {
     }
 }
 
-fn capability(child: usize) -> Capability {
-    Capability::from_bytes([child as u8 + 1; 16])
-}
-
-fn edge(child: usize) -> Edge {
-    Edge {
-        group: GROUP,
-        epoch: EPOCH,
-        child: ChildIndex(child as u16),
-        capability: capability(child),
-    }
-}
-
-fn path(port: PortId) -> DatagramPath {
+pub(crate) fn path(port: PortId) -> DatagramPath {
     let peer = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, port.0 as u8 + 1), 4000);
     DatagramPath { peer, own: SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, 1), 7471) }
 }
@@ -105,32 +86,7 @@ impl World {
         let children = random.random_range(1..=8);
         let window = random.random_range(1..=16);
         let (program, tables) = UserSpace::new();
-        let mut node = Node::new(NodeConfig {
-            radix_max: 16,
-            osos_max: 16,
-            groups_max: 8,
-            payload_max_bytes: PAYLOAD_MAX_BYTES,
-            join_timeout_ns: 1_000_000,
-            streams: StreamLimits::NONE,
-        });
-        node.take_datagrams(NonZeroU16::new(7471).expect("not zero"), 1388);
-        let grants = (0..children).map(|child| ChildConfig {
-            capability: capability(child),
-            members: EndpointId(child as u32)..EndpointId(child as u32 + 1),
-            is_node: false,
-        });
-        let config = GroupConfig {
-            group: GROUP,
-            epoch: EPOCH,
-            osos: window,
-            payload_max_bytes: PAYLOAD_MAX_BYTES,
-            children: grants.collect(),
-            parent: None,
-            stream: None,
-        };
-        let arena = node.install(Time(0), config).expect("the node has room");
-        let mut memory = NodeMemory::default();
-        memory.install(&node, GROUP, arena);
+        let (node, memory) = root(children, window, PAYLOAD_MAX_BYTES);
         let mut world = Self {
             seed,
             random,
@@ -269,7 +225,7 @@ impl World {
 }
 
 /// Any segment: of every operator and type that combines, short and long, and barriers.
-fn any_shape(random: &mut impl Rng) -> Shape {
+pub(crate) fn any_shape(random: &mut impl Rng) -> Shape {
     loop {
         let operator = *Operator::ALL.choose(random).expect("there are operators");
         let datatype = *Datatype::ALL.choose(random).expect("there are types");
@@ -287,12 +243,12 @@ fn any_shape(random: &mut impl Rng) -> Shape {
 }
 
 /// What a member contributes: small numbers, so that no float is a NaN.
-fn contribution(child: usize, number: u32, shape: &Shape) -> Vec<u8> {
+pub(crate) fn contribution(child: usize, number: u32, shape: &Shape) -> Vec<u8> {
     let mut random = Pcg64::seed_from_u64(u64::from(number) << 8 | child as u64);
     (0..shape.bytes()).map(|_| random.random_range(0..0x20)).collect()
 }
 
-fn expected(shape: Shape, number: u32, children: usize) -> Vec<u8> {
+pub(crate) fn expected(shape: Shape, number: u32, children: usize) -> Vec<u8> {
     let contributions: Vec<_> =
         (0..children).map(|child| contribution(child, number, &shape)).collect();
     let contributions: Vec<_> = contributions.iter().map(Vec::as_slice).collect();

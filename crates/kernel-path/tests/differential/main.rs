@@ -4,11 +4,16 @@
 //!
 //! `TRIBUTARY_DIFFERENTIAL_RUNS` sets the number of groups; each gets some hundred packets.
 
+mod floods;
 mod handover;
+mod interleavings;
 mod kernel;
 mod members;
 mod packets;
 mod process;
+mod root;
+mod threads;
+mod turns;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Instant;
@@ -21,7 +26,8 @@ use tributary_wire::Sequence;
 
 use members::{Kind, Members, Shot};
 use packets::{Checksum, packet, parsed};
-use process::{EPOCH, GROUP, PAYLOAD_MAX_BYTES, Process, Sent, capability};
+use process::{PAYLOAD_MAX_BYTES, Process, Sent};
+use root::{EPOCH, GROUP, capability};
 
 const RUNS: u64 = 2_000;
 const SHOTS: usize = 300;

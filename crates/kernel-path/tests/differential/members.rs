@@ -12,7 +12,8 @@ use tributary_wire::frame::{Header, Message, Part, Shape};
 use tributary_wire::{Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator};
 
 use crate::packets::{Checksum, HEAD_BYTES};
-use crate::process::{Sent, edge};
+use crate::process::Sent;
+use crate::root::edge;
 
 /// What a packet is meant to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,7 +190,7 @@ fn spoil(random: &mut impl Rng, shot: &mut Shot, mut header: Header, payload: &[
         Kind::WrongEdge => match random.random_range(0..3) {
             0 => header.edge.child.0 = random.random(),
             1 => header.edge.epoch = Epoch(random.random()),
-            _ => header.edge.group = GroupId(random.random_range(0..8)),
+            _ => header.edge.group = GroupId(random.random_range(4..8)),
         },
         Kind::Disagreement => {
             let Message::Request(part) = &mut header.message else { return };

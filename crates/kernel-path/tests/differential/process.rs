@@ -3,17 +3,15 @@
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::num::NonZeroU16;
 
-use tributary_protocol::node::{
-    ChildConfig, Event, GroupConfig, Node, NodeConfig, PortId, StreamLimits,
-};
+use tributary_protocol::node::{Event, Node, PortId};
 use tributary_protocol::{Carrier, Time};
 use tributary_protocol_testing::NodeMemory;
 use tributary_protocol_testing::frames::{decode, encode};
-use tributary_wire::frame::{Edge, Header, Message};
-use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
+use tributary_wire::ChildIndex;
+use tributary_wire::frame::{Header, Message};
 
-pub(crate) const GROUP: GroupId = GroupId(3);
-pub(crate) const EPOCH: Epoch = Epoch(9);
+use crate::root::{edge, root};
+
 pub(crate) const PAYLOAD_MAX_BYTES: u32 = 1100;
 
 /// One group's root, and what its links and sockets know.
@@ -28,39 +26,10 @@ pub(crate) struct Process {
 /// A frame to a child.
 pub(crate) type Sent = (ChildIndex, Vec<u8>);
 
-pub(crate) fn capability(child: usize) -> Capability {
-    Capability::from_bytes([child as u8 + 1; 16])
-}
-
 impl Process {
     /// A group with these children, which have all joined and take datagrams.
     pub(crate) fn new(window: u16, peers: &[SocketAddrV4]) -> Self {
-        let mut node = Node::new(NodeConfig {
-            radix_max: 16,
-            osos_max: u32::from(window),
-            groups_max: 8,
-            payload_max_bytes: PAYLOAD_MAX_BYTES,
-            join_timeout_ns: 1_000_000,
-            streams: StreamLimits::NONE,
-        });
-        node.take_datagrams(NonZeroU16::new(7).expect("not zero"), 1388);
-        let children = (0..peers.len()).map(|child| ChildConfig {
-            capability: capability(child),
-            members: EndpointId(child as u32)..EndpointId(child as u32 + 1),
-            is_node: false,
-        });
-        let config = GroupConfig {
-            group: GROUP,
-            epoch: EPOCH,
-            osos: window,
-            payload_max_bytes: PAYLOAD_MAX_BYTES,
-            children: children.collect(),
-            parent: None,
-            stream: None,
-        };
-        let arena = node.install(Time(0), config).expect("the node has room");
-        let mut memory = NodeMemory::default();
-        memory.install(&node, GROUP, arena);
+        let (node, memory) = root(peers.len(), window, PAYLOAD_MAX_BYTES);
         let mut process = Self { node, memory, peers: peers.to_vec(), has_failed: false };
         for (child, peer) in peers.iter().enumerate() {
             process.hand_link(child, Message::Join);
@@ -110,14 +79,5 @@ impl Process {
             self.has_failed |= matches!(event, Event::Failed { .. });
         }
         sent
-    }
-}
-
-pub(crate) fn edge(child: usize) -> Edge {
-    Edge {
-        group: GROUP,
-        epoch: EPOCH,
-        child: ChildIndex(child as u16),
-        capability: capability(child),
     }
 }

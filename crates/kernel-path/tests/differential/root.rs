@@ -1,0 +1,56 @@
+//! The root of one group as the process has it: `protocol::node` with all its members about to join.
+
+use std::num::NonZeroU16;
+
+use tributary_protocol::Time;
+use tributary_protocol::node::{ChildConfig, GroupConfig, Node, NodeConfig, StreamLimits};
+use tributary_protocol_testing::NodeMemory;
+use tributary_wire::frame::Edge;
+use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
+
+pub(crate) const GROUP: GroupId = GroupId(3);
+pub(crate) const EPOCH: Epoch = Epoch(9);
+
+pub(crate) fn capability(child: usize) -> Capability {
+    Capability::from_bytes([child as u8 + 1; 16])
+}
+
+pub(crate) fn edge(child: usize) -> Edge {
+    Edge {
+        group: GROUP,
+        epoch: EPOCH,
+        child: ChildIndex(child as u16),
+        capability: capability(child),
+    }
+}
+
+/// A root that takes datagrams.
+pub(crate) fn root(children: usize, window: u16, payload_max_bytes: u32) -> (Node, NodeMemory) {
+    let mut node = Node::new(NodeConfig {
+        radix_max: 16,
+        osos_max: 16,
+        groups_max: 8,
+        payload_max_bytes,
+        join_timeout_ns: 1_000_000,
+        streams: StreamLimits::NONE,
+    });
+    node.take_datagrams(NonZeroU16::new(7471).expect("not zero"), 1388);
+    let children = (0..children).map(|child| ChildConfig {
+        capability: capability(child),
+        members: EndpointId(child as u32)..EndpointId(child as u32 + 1),
+        is_node: false,
+    });
+    let config = GroupConfig {
+        group: GROUP,
+        epoch: EPOCH,
+        osos: window,
+        payload_max_bytes,
+        children: children.collect(),
+        parent: None,
+        stream: None,
+    };
+    let arena = node.install(Time(0), config).expect("the node has room");
+    let mut memory = NodeMemory::default();
+    memory.install(&node, GROUP, arena);
+    (node, memory)
+}
