@@ -10,7 +10,8 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use rustix::thread::UnshareFlags;
 use tributary_kernel_path::user_space::{UserSpace, Verdict};
-use tributary_kernel_path::{Program, Tables};
+use tributary_kernel_path::{Phase, Program, Tables};
+use tributary_wire::Sequence;
 
 use crate::members::{self, Kind, Members};
 use crate::{bytes_of, group, host};
@@ -53,7 +54,8 @@ fn kernel_and_user_space_do_the_same() {
     }
     let counters = tables.counters();
     println!("{packets} packets; {counters:?}");
-    assert!(counters.completed > RUNS && counters.damaged > 0, "{counters:?}");
+    assert!(counters.completed > RUNS && counters.gathered > RUNS, "{counters:?}");
+    assert!(counters.damaged > 0, "{counters:?}");
 }
 
 fn run(seed: u64, program: &mut Program, tables: &mut Tables) -> u64 {
@@ -66,7 +68,7 @@ fn run(seed: u64, program: &mut Program, tables: &mut Tables) -> u64 {
     let in_user = user_tables.admit(Instant::now(), &terms).expect("there is a place");
     let in_kernel = tables.admit(Instant::now(), &terms).expect("there is a place");
     let before = tables.counters();
-    let mut members = Members::new(children, window);
+    let mut members = Members::that_hand_off(children, window);
     for number in 0..SHOTS {
         let shot = members.next(&mut random, &peers);
         let place = format!("seed {seed}, packet {number}, {shot:?}");
@@ -94,9 +96,20 @@ fn run(seed: u64, program: &mut Program, tables: &mut Tables) -> u64 {
         }
         let frames: Vec<_> = sent.iter().map(members::sent_frame).collect();
         members.note(&frames);
+        // What was gathered for the process, both hand over alike.
+        let words = user_tables.words(in_user).filter(|word| word.phase() == Phase::Gathered);
+        for word in words.collect::<Vec<_>>() {
+            let sequence = word.sequence();
+            let held = user_tables.take(in_user, sequence);
+            assert_eq!(held, tables.take(in_kernel, sequence), "{place}: contributions");
+            user_tables.finish(in_user, sequence);
+            tables.finish(in_kernel, sequence);
+            members.note_complete(sequence.distance_from(Sequence::FIRST));
+        }
     }
     let after = tables.counters();
     assert_eq!(after.taken - before.taken, user_tables.counters().taken, "seed {seed}");
+    assert_eq!(after.gathered - before.gathered, user_tables.counters().gathered, "seed {seed}");
     assert_eq!(after.nacks - before.nacks, user_tables.counters().nacks, "seed {seed}");
     assert_eq!(after.damaged - before.damaged, user_tables.counters().damaged, "seed {seed}");
     tables.remove(Instant::now(), in_kernel);

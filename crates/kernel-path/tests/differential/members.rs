@@ -45,6 +45,8 @@ pub(crate) struct Shot {
 
 pub(crate) struct Members {
     window: u32,
+    /// Whether segments are drawn that the process folds.
+    hands_off: bool,
     /// How many segments each member has sent.
     sent: Vec<u32>,
     /// How often each contribution was sent.
@@ -76,15 +78,22 @@ pub(crate) fn sent_frame(sent: &SentPacket) -> Sent {
 }
 
 impl Members {
+    /// Members whose segments the program folds.
     pub(crate) fn new(children: usize, window: u16) -> Self {
         Self {
             window: u32::from(window),
+            hands_off: false,
             sent: vec![0; children],
             attempts: BTreeMap::new(),
             shapes: BTreeMap::new(),
             results: BTreeMap::new(),
             complete: 0,
         }
+    }
+
+    /// Members whose segments the program gathers, and folds or hands off.
+    pub(crate) fn that_hand_off(children: usize, window: u16) -> Self {
+        Self { hands_off: true, ..Self::new(children, window) }
     }
 
     /// Draws the next packet.
@@ -132,12 +141,17 @@ impl Members {
             };
             results += 1;
             let number = part.sequence.distance_from(sequence(0));
-            *self.results.entry(number).or_default() += 1;
-            while self.results.contains_key(&self.complete) {
-                self.complete += 1;
-            }
+            self.note_complete(number);
         }
         results
+    }
+
+    /// Notes that the process has completed a segment.
+    pub(crate) fn note_complete(&mut self, number: u32) {
+        *self.results.entry(number).or_default() += 1;
+        while self.results.contains_key(&self.complete) {
+            self.complete += 1;
+        }
     }
 
     /// A segment that this member may send: the next, a skipped one (the packets between are lost), or
@@ -155,8 +169,9 @@ impl Members {
     }
 
     fn part(&mut self, random: &mut impl Rng, child: usize, number: u32) -> Part {
-        let children = self.sent.len();
-        let shape = *self.shapes.entry(number).or_insert_with(|| any_shape(random, children));
+        let (children, hands_off) = (self.sent.len(), self.hands_off);
+        let shape =
+            *self.shapes.entry(number).or_insert_with(|| any_shape(random, children, hands_off));
         let mut part = part(OperationNumber(number), sequence(number), shape);
         part.has_data = shape.operator() != Operator::Barrier;
         let attempt = self.attempts.entry((child, number)).or_default();
@@ -200,8 +215,8 @@ fn spoil(random: &mut impl Rng, shot: &mut Shot, mut header: Header, payload: &[
     shot.frame = encode(&header, payload);
 }
 
-/// A shape that the program takes and folds.
-fn any_shape(random: &mut impl Rng, children: usize) -> Shape {
+/// A shape that the program takes, and folds if it is not to hand any off.
+fn any_shape(random: &mut impl Rng, children: usize, hands_off: bool) -> Shape {
     loop {
         let operator = *Operator::ALL.choose(random).expect("there are operators");
         if operator == Operator::Barrier {
@@ -214,9 +229,12 @@ fn any_shape(random: &mut impl Rng, children: usize) -> Shape {
         } else {
             random.random_range(1..=most)
         };
-        if coverage::fold(operator, datatype, elements as u32, children) == Some(Fold::InKernel) {
-            return Shape::new(operator, datatype, elements as u32).expect("it is defined");
+        match coverage::fold(operator, datatype, elements as u32, children) {
+            Some(Fold::InKernel) => {}
+            Some(Fold::InProcess) if hands_off => {}
+            _ => continue,
         }
+        return Shape::new(operator, datatype, elements as u32).expect("it is defined");
     }
 }
 
