@@ -2,7 +2,7 @@
  * Latency of collectives, one line of JSON a case, for bench.py.
  *
  * A case is OPERATION:BYTES, such as allreduce:8; bytes are those that a rank contributes, as in the OSU
- * benchmarks. A reduce_scatter deals its vector to the ranks in blocks that differ by one element at most
+ * benchmarks. With :apart behind it a barrier precedes each call, and is not counted, as in IMB. A reduce_scatter deals its vector to the ranks in blocks that differ by one element at most
  * (osu_reduce_scatter). A case is timed in blocks of calls that take about BLOCK_US
  * together. A block's latency is its time on the slowest rank over its calls; the median over blocks is
  * printed. A block begins after a barrier of the underlying MPI (PMPI_), which also gathers the figures,
@@ -31,6 +31,7 @@ enum { FIRST_CALLS = 3 };
 struct one_case {
     char operation[16];
     int elements; /* floats */
+    bool is_apart;
 };
 
 static int rank, ranks;
@@ -54,10 +55,13 @@ static void fail(const char *what, const char *detail) {
 
 static struct one_case parse_case(const char *text) {
     struct one_case parsed = {.elements = 0};
+    char pattern[8] = "";
     int bytes = 0;
-    if (sscanf(text, "%15[a-z_]:%d", parsed.operation, &bytes) < 1) {
-        fail("not a case (operation:bytes)", text);
+    if (sscanf(text, "%15[a-z_]:%d:%7[a-z]", parsed.operation, &bytes, pattern) < 1 ||
+        (*pattern && strcmp(pattern, "apart") != 0)) {
+        fail("not a case (operation:bytes, operation:bytes:apart)", text);
     }
+    parsed.is_apart = *pattern != 0;
     parsed.elements = bytes / (int)sizeof(float);
     return parsed;
 }
@@ -187,7 +191,7 @@ static double block_us(const struct one_case *one, int calls) {
     double slowest = 0;
     /* Ranks run ahead there, too: of a scan, the first need nothing of the last. */
     bool is_one_way = is(one, "reduce") || is(one, "scan") || is(one, "exscan");
-    double each = is_one_way ? one_by_one_us(one, calls) : in_a_row_us(one, calls);
+    double each = is_one_way || one->is_apart ? one_by_one_us(one, calls) : in_a_row_us(one, calls);
     PMPI_Allreduce(&each, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     return slowest;
 }
@@ -217,11 +221,11 @@ static void run_case(const struct one_case *one) {
     qsort(blocks, BLOCKS, sizeof *blocks, compare_doubles);
     qsort(call_us, (size_t)counted, sizeof *call_us, compare_doubles);
     if (rank == 0) {
-        printf("{\"operation\": \"%s\", \"bytes\": %d, \"calls\": %d, \"calls_in_all\": %d, "
+        printf("{\"operation\": \"%s\", \"bytes\": %d, \"is_apart\": %s, \"calls\": %d, \"calls_in_all\": %d, "
                "\"median_us\": %.2f, \"best_us\": %.2f, \"worst_us\": %.2f, "
                "\"call_median_us\": %.2f, \"p99_us\": %.2f}\n",
-               one->operation, one->elements * (int)sizeof(float), calls,
-               calls_made, blocks[BLOCKS / 2], blocks[0],
+               one->operation, one->elements * (int)sizeof(float),
+               one->is_apart ? "true" : "false", calls, calls_made, blocks[BLOCKS / 2], blocks[0],
                blocks[BLOCKS - 1], call_us[counted / 2], call_us[counted * 99 / 100]);
         fflush(stdout);
     }

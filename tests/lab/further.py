@@ -15,6 +15,8 @@ PACKET_BYTES = "1388"
 PARTS_BYTES = [8, 256, 4096, 16384, 65536]
 # Lengths of the table of paths, and of its plot.
 PATHS_BYTES = [8, 256, 4096, 16384, 65536, 262144, 1 << 20]
+# Cases of the table of the kernel path, which takes up to 1 KiB.
+KERNEL_CASES = ["barrier:0", *[f"allreduce:{size}" for size in (8, 64, 256, 1024, 4096)]]
 # How much slower than the best single path the chosen one may be.
 CHOICE_MAX = 1.1
 
@@ -72,6 +74,11 @@ ALSO = {
     "osos": ({f"{osos} outstanding": with_knobs(PAYLOAD_MAX="256", OSOS=str(osos))
               for osos in (1, 2, 4, 8)},
              ["allreduce:2048"]),
+    # A node as a process and inside the kernel, with operations back to back and apart.
+    "kernel": ({"Open MPI": OPEN_MPI_ALONE, "MPICH, UCX": MPICH_ALONE,
+                "process": with_knobs(BETWEEN_HOSTS="tree"),
+                "kernel": with_knobs(BETWEEN_HOSTS="tree")._replace(lab=("--node-kernel",))},
+               [f"{case}{pattern}" for pattern in ("", ":apart") for case in KERNEL_CASES]),
     "overlap": ({"plain MPICH": MPICH_ALONE, "tributary": with_knobs()},
                 ["overlap:8", "overlap:65536"]),
 }
@@ -82,6 +89,12 @@ PATHS_TABLES = ("paths", "parts")
 
 # All further tables, in the order of measurement.
 TABLES = [*ALSO, "groups", "memory", "throughput"]
+
+
+def case_of(line):
+    """The case that a line of figures is of."""
+    pattern = ":apart" if line.get("is_apart") else ""
+    return f"{line['operation']}:{line['bytes']}{pattern}"
 
 
 def measure_also(table, programs, arguments):
@@ -100,7 +113,7 @@ def measure_also(table, programs, arguments):
                 method = (variant.mpi, variant.is_plain, variant.environment)
                 for line in labs[variant.lab].lines(
                         name, method, arguments.also_hosts, cases, programs, arguments):
-                    found[name, f"{line['operation']}:{line['bytes']}"].append(line)
+                    found[name, case_of(line)].append(line)
     finally:
         for lab in labs.values():
             lab.__exit__()

@@ -200,6 +200,13 @@ def settled_status(lab):
     return status
 
 
+def inside_the_kernel(status):
+    """What all nodes have done inside the kernel."""
+    counts = [node.get("counts", {}).get("kernel", {}) for node in status["nodes"]]
+    return {name: sum(count.get(name, 0) for count in counts)
+            for name in ("taken", "results", "gathered", "repeats", "refused", "passed")}
+
+
 def complaints(summary, before, after, status):
     """The problems found, in words."""
     found = []
@@ -247,6 +254,10 @@ def main():
         status = settled_status(lab)
         after = lab.daemons()
     found = complaints(summary, before, after, status)
+    if arguments.node_kernel:
+        summary["inside_the_kernel"] = inside_the_kernel(status)
+        if not summary["inside_the_kernel"]["results"]:
+            found.append("nothing was completed inside the kernel")
     settings = {name: vars(arguments)[name] for name in
                 ("mpi", "hosts", "hosts_per_leaf", "loss", "ranks_per_host", "channel",
                  "between_hosts", "depth", "authenticate_frames", "node_kernel", "seed")}

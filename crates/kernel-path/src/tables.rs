@@ -259,15 +259,11 @@ impl Tables {
     /// The earliest segment that the program gathers for a group.
     #[must_use]
     pub fn awaited(&self, PlaceId(place): PlaceId) -> Option<Awaited> {
-        let gathering = || {
-            (0..self.slots(place))
-                .map(|index| (index, self.word(place, index)))
-                .filter(|(_, word)| word.phase() == Phase::Gathering)
-        };
-        let (_, any) = gathering().next()?;
-        // All lie within two windows of each other, wherever the numbers wrap.
-        let from_any = |word: Word| word.sequence().distance_from(any.sequence()) as i32;
-        let (index, word) = gathering().min_by_key(|(_, word)| from_any(*word))?;
+        let words: Vec<_> = (0..self.slots(place)).map(|index| self.word(place, index)).collect();
+        let gathering = words.iter().filter(|word| word.phase() == Phase::Gathering);
+        // All lie within two windows of each other.
+        let index = self.index(place, Sequence::earliest(gathering.map(|word| word.sequence()))?);
+        let word = words[index];
         let slot = self.memory.slot(place, index);
         // SAFETY: the slot lies in the mapping.
         let segment = unsafe { (&raw const (*slot).segment).read_volatile() };

@@ -85,6 +85,13 @@ impl Sequence {
     pub fn distance_from(self, earlier: Self) -> u32 {
         self.0.wrapping_sub(earlier.0)
     }
+
+    /// The earliest of several that lie within half of all numbers of each other, across the wrap; none of none.
+    pub fn earliest(mut sequences: impl Iterator<Item = Self>) -> Option<Self> {
+        let first = sequences.next()?;
+        let ahead = |sequence: &Self| sequence.distance_from(first) as i32;
+        Some(sequences.min_by_key(ahead).filter(|other| ahead(other) < 0).unwrap_or(first))
+    }
 }
 
 impl OperationNumber {
@@ -107,6 +114,14 @@ impl OperationNumber {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_earliest_is_found_across_the_wrap() {
+        let earliest = |numbers: &[u32]| Sequence::earliest(numbers.iter().copied().map(Sequence));
+        assert_eq!(earliest(&[3, 2, 9]), Some(Sequence(2)));
+        assert_eq!(earliest(&[1, u32::MAX, 0, u32::MAX - 4]), Some(Sequence(u32::MAX - 4)));
+        assert_eq!(earliest(&[]), None);
+    }
 
     #[test]
     fn sequence_distance_crosses_the_wrap() {

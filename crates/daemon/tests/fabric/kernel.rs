@@ -1,11 +1,14 @@
 //! Nodes that take short segments inside the kernel, at the loopback interface.
 
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use tributary_daemon::embedded::{Fabric, FabricOptions, StartError};
 use tributary_daemon::node::{KernelOptions, NodeError};
 use tributary_wire::Datatype;
 use tributary_wire::control::{KernelCounts, KernelState};
-use tributary_wire::frame::{Message, Shape};
+use tributary_wire::frame::{Header, Message, Shape};
 
 use crate::common::{End, Job, eventually, guarded, hosts, metric, part, to_bytes};
 use crate::datagrams::pair;
@@ -107,6 +110,50 @@ fn what_the_kernel_leaves_and_what_it_takes_alternate() {
                 && count(&fabric, GATHERED) == 25.0
                 && count(&fabric, "tributary_node_requests_total") == 100.0
         });
+    });
+}
+
+#[test]
+fn floods_of_garbage_change_nothing() {
+    guarded(|| {
+        let Some(fabric) = fabric() else { return };
+        let job = Job::admit(&fabric);
+        let [mut one, mut two] = pair(&fabric, &job);
+        let (node, edge) = (one.node, one.member.edge);
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+                // A request as a member sends it, from elsewhere, and one that is none.
+                let request = Message::Request(part(1, 0));
+                let mut forged = Header { edge, message: request }.encode().to_vec();
+                forged.extend(to_bytes(&[1e9]));
+                while !is_over.load(Ordering::Relaxed) {
+                    // A full queue drops some, as floods do.
+                    let _ = socket.send_to(&forged, node);
+                    let _ = socket.send_to(&forged[..40], node);
+                    forged[24] = forged[24].wrapping_add(1);
+                }
+            });
+            for round in 0..300 {
+                one.ask(round, 1.0);
+                two.ask(round, 2.0);
+                for member in [&mut one, &mut two] {
+                    assert_eq!(member.receive_sum(round).1, to_bytes(&[3.0]));
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        eventually("the counters", || {
+            count(&fabric, RESULTS) == 300.0
+                && count(&fabric, TAKEN) == 600.0
+                && count(&fabric, "tributary_node_kernel_refused_total") > 300.0
+        });
+        assert_eq!(
+            count(&fabric, "tributary_node_requests_total"),
+            0.0,
+            "no process was woken for any"
+        );
     });
 }
 

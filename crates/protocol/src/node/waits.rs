@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use tributary_wire::{ChildIndex, Epoch, GroupId, OperationNumber};
+use tributary_wire::{ChildIndex, Epoch, GroupId, OperationNumber, Sequence};
 
 use super::Node;
 use super::group::Group;
@@ -113,11 +113,10 @@ impl Slots {
         self.oldest_in(Phase::Gathering).or_else(|| self.oldest_in(Phase::Forwarded))
     }
 
+    /// All lie within two windows of each other.
     fn oldest_in(&self, phase: Phase) -> Option<&Slot> {
-        let of_phase = || self.iter().filter(|slot| slot.part.is_some() && slot.phase == phase);
-        let sequence = |slot: &Slot| slot.part.map_or(0, |part| part.sequence.0);
-        let any = sequence(of_phase().next()?);
-        // All lie within two windows of each other, wherever the numbers wrap.
-        of_phase().min_by_key(|slot| sequence(slot).wrapping_sub(any) as i32)
+        let of_phase = self.iter().filter(|slot| slot.phase == phase).filter_map(|slot| slot.part);
+        let earliest = Sequence::earliest(of_phase.map(|part| part.sequence))?;
+        Some(&self[self.index_of(earliest)])
     }
 }
