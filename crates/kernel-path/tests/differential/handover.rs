@@ -13,7 +13,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use tributary_kernel_path::user_space::{UserSpace, Verdict};
 use tributary_kernel_path::{Arrival, Counters, DatagramPath, Handover};
-use tributary_protocol::node::{Event, Node, PortId};
+use tributary_protocol::node::{Node, PortId};
 use tributary_protocol::{Carrier, Time};
 use tributary_protocol_testing::NodeMemory;
 use tributary_protocol_testing::frames::{decode, encode, part, sequence};
@@ -22,7 +22,7 @@ use tributary_wire::frame::{Header, Message, Shape};
 use tributary_wire::{Datatype, OperationNumber, Operator};
 
 use crate::packets::{Checksum, HEAD_BYTES, packet};
-use crate::root::{GROUP, capability, edge, root};
+use crate::root::{GROUP, assert_lives, capability, edge, root, sent_by};
 
 const RUNS: u64 = 100;
 const SEGMENTS: u32 = 60;
@@ -184,20 +184,10 @@ impl World {
     }
 
     fn drain(&mut self) {
-        while let Some(port) = self.node.poll_ready() {
-            while let Some(transmit) = self.node.peek_transmit(port) {
-                let mut body = Vec::new();
-                if let Some(place) = transmit.body {
-                    self.memory.append(place, transmit.header.payload_bytes(), &mut body);
-                }
-                let frame = encode(&transmit.header, &body);
-                self.node.pop_transmit(port);
-                self.receive(&frame, transmit.carrier);
-            }
+        for (_, carrier, frame) in sent_by(&mut self.node, &self.memory) {
+            self.receive(&frame, carrier);
         }
-        while let Some(event) = self.node.poll_event() {
-            assert!(!matches!(event, Event::Failed { .. }), "seed {}: {event:?}", self.seed);
-        }
+        assert_lives(&mut self.node, self.seed);
     }
 
     /// A frame comes to a member, if it is not lost.

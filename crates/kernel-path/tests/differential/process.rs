@@ -6,11 +6,11 @@ use std::num::NonZeroU16;
 use tributary_protocol::node::{Event, Node, PortId};
 use tributary_protocol::{Carrier, Time};
 use tributary_protocol_testing::NodeMemory;
-use tributary_protocol_testing::frames::{decode, encode};
+use tributary_protocol_testing::frames::decode;
 use tributary_wire::ChildIndex;
 use tributary_wire::frame::{Header, Message};
 
-use crate::root::{edge, root};
+use crate::root::{edge, root, sent_by};
 
 pub(crate) const PAYLOAD_MAX_BYTES: u32 = 1100;
 
@@ -64,20 +64,10 @@ impl Process {
     }
 
     fn drain(&mut self) -> Vec<Sent> {
-        let mut sent = Vec::new();
-        while let Some(port) = self.node.poll_ready() {
-            while let Some(transmit) = self.node.peek_transmit(port) {
-                let mut body = Vec::new();
-                if let Some(place) = transmit.body {
-                    self.memory.append(place, transmit.header.payload_bytes(), &mut body);
-                }
-                sent.push((ChildIndex(port.0 as u16), encode(&transmit.header, &body)));
-                self.node.pop_transmit(port);
-            }
-        }
+        let sent = sent_by(&mut self.node, &self.memory);
         while let Some(event) = self.node.poll_event() {
             self.has_failed |= matches!(event, Event::Failed { .. });
         }
-        sent
+        sent.into_iter().map(|(port, _, frame)| (ChildIndex(port.0 as u16), frame)).collect()
     }
 }

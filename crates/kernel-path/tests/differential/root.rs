@@ -2,9 +2,12 @@
 
 use std::num::NonZeroU16;
 
-use tributary_protocol::Time;
-use tributary_protocol::node::{ChildConfig, GroupConfig, Node, NodeConfig, StreamLimits};
+use tributary_protocol::node::{
+    ChildConfig, Event, GroupConfig, Node, NodeConfig, PortId, StreamLimits,
+};
+use tributary_protocol::{Carrier, Time};
 use tributary_protocol_testing::NodeMemory;
+use tributary_protocol_testing::frames::encode;
 use tributary_wire::frame::Edge;
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
 
@@ -53,4 +56,27 @@ pub(crate) fn root(children: usize, window: u16, payload_max_bytes: u32) -> (Nod
     let mut memory = NodeMemory::default();
     memory.install(&node, GROUP, arena);
     (node, memory)
+}
+
+/// Everything that a node has to send: to whom, by what, and the frame.
+pub(crate) fn sent_by(node: &mut Node, memory: &NodeMemory) -> Vec<(PortId, Carrier, Vec<u8>)> {
+    let mut sent = Vec::new();
+    while let Some(port) = node.poll_ready() {
+        while let Some(transmit) = node.peek_transmit(port) {
+            let mut body = Vec::new();
+            if let Some(place) = transmit.body {
+                memory.append(place, transmit.header.payload_bytes(), &mut body);
+            }
+            sent.push((port, transmit.carrier, encode(&transmit.header, &body)));
+            node.pop_transmit(port);
+        }
+    }
+    sent
+}
+
+/// Looks at a node's events: its group must not fail.
+pub(crate) fn assert_lives(node: &mut Node, seed: u64) {
+    while let Some(event) = node.poll_event() {
+        assert!(!matches!(event, Event::Failed { .. }), "seed {seed}: {event:?}");
+    }
 }

@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use tributary_kernel_path::user_space::{UserSpace, Verdict, follow};
 use tributary_kernel_path::{AdmitError, Arrival, Counters, Handover};
-use tributary_protocol::node::{Event, Node, PortId};
+use tributary_protocol::node::{Node, PortId};
 use tributary_protocol::{Carrier, Time};
 use tributary_protocol_testing::NodeMemory;
 use tributary_protocol_testing::frames::{decode, encode, part, sequence};
@@ -23,7 +23,7 @@ use tributary_wire::{OperationNumber, Operator};
 
 use crate::handover::{PAYLOAD_MAX_BYTES, any_shape, contribution, expected, path};
 use crate::packets::{Checksum, HEAD_BYTES, packet};
-use crate::root::{GROUP, edge, root};
+use crate::root::{GROUP, assert_lives, edge, root, sent_by};
 
 const RUNS: u64 = 12;
 const SEGMENTS: u32 = 300;
@@ -199,23 +199,13 @@ impl Process {
     }
 
     fn drain(&mut self) {
-        while let Some(port) = self.node.poll_ready() {
-            while let Some(transmit) = self.node.peek_transmit(port) {
-                let mut body = Vec::new();
-                if let Some(place) = transmit.body {
-                    self.memory.append(place, transmit.header.payload_bytes(), &mut body);
-                }
-                let frame = encode(&transmit.header, &body);
-                let is_lost = transmit.carrier == Carrier::Datagram && self.random.random_bool(0.1);
-                self.node.pop_transmit(port);
-                if !is_lost {
-                    let _ = self.network[port.0 as usize].send(frame);
-                }
+        for (port, carrier, frame) in sent_by(&mut self.node, &self.memory) {
+            if carrier == Carrier::Link || self.random.random_bool(0.9) {
+                // A member that has all results is gone.
+                let _ = self.network[port.0 as usize].send(frame);
             }
         }
-        while let Some(event) = self.node.poll_event() {
-            assert!(!matches!(event, Event::Failed { .. }), "seed {}: {event:?}", self.seed);
-        }
+        assert_lives(&mut self.node, self.seed);
     }
 }
 
