@@ -49,8 +49,8 @@ enum datatype {
 	DATATYPE_F64_FLOAT_INDEX,
 };
 
-/* Sums of floats up to which a segment is folded here. The process does more in less time than waking it costs;
- * docs/decisions/0041-hand-off.md has the measurements. */
+/* Sums of floats up to which a segment is folded here: more cost more than to wake the process.
+ * docs/decisions/0041-hand-off.md says where the number comes from. */
 #define FLOAT_SUMS_MAX 448
 
 #if defined(__aarch64__) || defined(TARGET_aarch64)
