@@ -188,17 +188,18 @@ def check_multicast(name, arrives, program, arguments):
 
 
 def check_kernel(name, program, arguments):
-    """Short segments are completed inside the kernel, the others by the process, and all are right."""
+    """Short segments are completed inside the kernel or gathered there, the others by the process, and all are right."""
     environment = {"TRIBUTARY_CHANNEL": "auto", "TRIBUTARY_BETWEEN_HOSTS": "tree"}
     counts = run_program("mpich", name, 4, 1, program, arguments, environment)
     code, text = bounded([arguments.tributary, "lab", "exec", "--name", name, KERNEL_NODE, "--",
                           sys.executable, "-c", KERNEL_COUNTS], 60)
     found = dict(line.split() for line in text.splitlines() if line.startswith("tributary_node_kernel_"))
-    results, passed = (int(found.get(f"tributary_node_kernel_{what}_total", 0))
-                       for what in ("results", "passed"))
-    if code != 0 or counts["in_tree"] == 0 or results == 0 or passed == 0:
+    results, gathered, passed = (int(found.get(f"tributary_node_kernel_{what}_total", 0))
+                                 for what in ("results", "gathered", "passed"))
+    if code != 0 or 0 in (counts["in_tree"], results, gathered, passed):
         raise Failure(f"{counts['in_tree']} in_tree; exit code {code}\n{text}")
-    return f"{counts['in_tree']} in_tree, {results} segments inside the kernel, {passed} requests passed on"
+    return (f"{counts['in_tree']} in_tree, {results} segments inside the kernel, {gathered} gathered there, "
+            f"{passed} requests passed on")
 
 
 def check_plain_http(name, arguments):
