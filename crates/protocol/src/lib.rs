@@ -17,15 +17,12 @@ extern crate alloc;
 
 mod carrier;
 pub mod endpoint;
-pub mod failover;
 pub mod manager;
 pub mod node;
 pub mod payloads;
 
 mod liveness;
 mod multicast;
-#[cfg(feature = "planted-bugs")]
-pub mod planted;
 mod recovery;
 mod stream;
 mod time;
@@ -33,4 +30,7 @@ mod time;
 pub use carrier::Carrier;
 pub use recovery::{Reachability, RecoveryStats};
 pub use time::Time;
+pub use tributary_failover as failover;
+#[cfg(feature = "planted-bugs")]
+pub use tributary_failover::planted;
 pub use tributary_wire::StreamTerms;

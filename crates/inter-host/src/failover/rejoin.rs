@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tributary_algorithms::Algorithm;
-use tributary_protocol::Time;
 use tributary_protocol::failover::boundaries::{
     AfterAnnouncement, Announcement, Boundaries, GRANT_AGE_MAX_NS, Place,
 };
@@ -70,7 +69,7 @@ impl Rejoin {
     /// From the loss of a tree on. Host 0 asks for another at once.
     pub(super) fn new(me: u32, request: &Request) -> Self {
         let rejoin = Self {
-            boundaries: Boundaries::new(Time(0)),
+            boundaries: Boundaries::new(0),
             lost_at: Instant::now(),
             pending: (me == 0).then(Arc::default),
             request: Arc::clone(request),
@@ -85,8 +84,8 @@ impl Rejoin {
         self.boundaries.on_operation()
     }
 
-    fn now(&self) -> Time {
-        Time(self.lost_at.elapsed().as_nanos() as u64)
+    fn now_ns(&self) -> u64 {
+        self.lost_at.elapsed().as_nanos() as u64
     }
 
     /// Goes to a boundary.
@@ -94,7 +93,7 @@ impl Rejoin {
         let mut memory = vec![0; Announcement::BYTES];
         if self.pending.is_some() {
             let text = self.grant();
-            let announcement = self.boundaries.announcement(self.now(), text.len() as u32);
+            let announcement = self.boundaries.announcement(self.now_ns(), text.len() as u32);
             memory.copy_from_slice(&announcement.encode());
             memory.extend_from_slice(&text);
         }
@@ -119,9 +118,9 @@ impl Rejoin {
             }
             match boundary.phase {
                 Phase::Announce => {
-                    let (announcement, now) = (boundary.announcement(), self.now());
+                    let (announcement, now_ns) = (boundary.announcement(), self.now_ns());
                     let place = self.entering.as_ref().map(Entering::place);
-                    match self.boundaries.on_announced(now, announcement, place.is_some()) {
+                    match self.boundaries.on_announced(now_ns, announcement, place.is_some()) {
                         AfterAnnouncement::Places => {
                             let place = place.expect("places are exchanged while one is taken");
                             boundary.exchange_places(place, links)?;

@@ -222,7 +222,7 @@ impl World<'_> {
 
     /// An operation is about to be carried over links: goes to the boundary before it, if there is one.
     pub(super) fn begin_operation_over_links(&mut self, id: LeaderId) {
-        let time = self.leader_time(id);
+        let time_ns = self.leader_time_ns(id);
         let Course::OverLinks { boundaries, .. } = &mut self.leader(id).course else { return };
         if !boundaries.on_operation() {
             return self.carry(id);
@@ -231,7 +231,7 @@ impl World<'_> {
         if id.number == 0 {
             let boundaries = boundaries.clone();
             let grant_bytes = self.grant_at_hand(id);
-            announced = boundaries.announcement(time, grant_bytes).encode().to_vec();
+            announced = boundaries.announcement(time_ns, grant_bytes).encode().to_vec();
         }
         self.begin(id, Doing::Announce, Kind::Spread { from: 0 }, announced);
     }
@@ -254,12 +254,12 @@ impl World<'_> {
     }
 
     fn on_announced(&mut self, id: LeaderId, bytes: &[u8]) {
-        let time = self.leader_time(id);
+        let time_ns = self.leader_time_ns(id);
         let place = self.leader(id).entering.map(|member| self.place(member));
         let announced = bytes.try_into().expect("an announcement has its length");
         let announcement = Announcement::decode(announced);
         let Course::OverLinks { boundaries, .. } = &mut self.leader(id).course else { return };
-        match boundaries.on_announced(time, announcement, place.is_some()) {
+        match boundaries.on_announced(time_ns, announcement, place.is_some()) {
             AfterAnnouncement::Places => {
                 let place = place.expect("places are exchanged while one is taken");
                 let kind = Kind::Gather { at: 0, how: How::Or, is_for_all: true };

@@ -1,6 +1,5 @@
 //! The settlement of a lost tree at one leader.
 
-use tributary_protocol::Time;
 use tributary_protocol::failover::boundaries::Boundaries;
 use tributary_protocol::failover::settler::Task;
 use tributary_protocol::failover::{Action, Cut, Receivers, Step};
@@ -143,9 +142,9 @@ impl World<'_> {
 
     /// All is settled: what is complete is, and the rest goes over links.
     fn go_over_links(&mut self, id: LeaderId) {
-        let time = self.leader_time(id);
+        let time_ns = self.leader_time_ns(id);
         let doing = Doing::Nothing;
-        let over_links = Course::OverLinks { boundaries: Boundaries::new(time), doing };
+        let over_links = Course::OverLinks { boundaries: Boundaries::new(time_ns), doing };
         let settled = std::mem::replace(&mut self.leader(id).course, over_links);
         let Course::Settling { settler, .. } = settled else { unreachable!("it was settling") };
         let key = self.communicator(id).key;
@@ -168,9 +167,9 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn leader_time(&mut self, id: LeaderId) -> Time {
+    pub(super) fn leader_time_ns(&mut self, id: LeaderId) -> u64 {
         let host = self.leader(id).host;
-        self.time_at(host)
+        self.time_at(host).0
     }
 }
 

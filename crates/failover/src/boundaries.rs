@@ -1,10 +1,8 @@
 //! When members that carry operations over direct links go back into a tree.
 //!
 //! Operations are numbered alike everywhere, so a *boundary* before one of them is a place in time that all agree
-//! on. Member 0 announces there whether it has a grant, and where the next boundary lies. Owns this order;
+//! on. Time is in nanoseconds of a clock of the driver's; if it goes back, a boundary comes soon. Member 0 announces there whether it has a grant, and where the next boundary lies. Owns this order;
 //! who asks for the grant and how a place is taken is the driver's.
-
-use crate::time::Time;
 
 /// How much time there is between two boundaries, about: each costs an exchange.
 const INTERVAL_NS: u64 = 5_000_000;
@@ -26,7 +24,7 @@ pub struct Boundaries {
     due: u32,
     /// How many operations there were at the last one, and when that was.
     last: u32,
-    since: Time,
+    since_ns: u64,
     /// Grants by which some member found no place, in a row.
     failed: u32,
 }
@@ -105,8 +103,8 @@ impl Announcement {
 impl Boundaries {
     /// From the loss of a tree on.
     #[must_use]
-    pub fn new(now: Time) -> Self {
-        Self { operations: 0, due: 1, last: 0, since: now, failed: 0 }
+    pub fn new(now_ns: u64) -> Self {
+        Self { operations: 0, due: 1, last: 0, since_ns: now_ns, failed: 0 }
     }
 
     /// An operation is about to start: whether there is a boundary before it.
@@ -118,9 +116,9 @@ impl Boundaries {
 
     /// What member 0 announces, so that the next boundary comes in about an interval.
     #[must_use]
-    pub fn announcement(&self, now: Time, grant_bytes: u32) -> Announcement {
+    pub fn announcement(&self, now_ns: u64, grant_bytes: u32) -> Announcement {
         let passed = u64::from(self.operations.saturating_sub(self.last).max(1));
-        let each_ns = (now.since_ns(self.since) / passed).max(1);
+        let each_ns = (now_ns.saturating_sub(self.since_ns) / passed).max(1);
         let until = (INTERVAL_NS / each_ns).clamp(1, u64::from(OPERATIONS_MAX)) as u32;
         Announcement { grant_bytes, next: self.operations + until - 1 }
     }
@@ -129,7 +127,7 @@ impl Boundaries {
     /// members know alike.
     pub fn on_announced(
         &mut self,
-        now: Time,
+        now_ns: u64,
         announcement: Announcement,
         is_entering: bool,
     ) -> AfterAnnouncement {
@@ -140,7 +138,7 @@ impl Boundaries {
             return AfterAnnouncement::Nothing;
         }
         self.due = announcement.next;
-        (self.last, self.since) = (self.operations, now);
+        (self.last, self.since_ns) = (self.operations, now_ns);
         match (is_entering, announcement.grant_bytes) {
             (true, _) => AfterAnnouncement::Places,
             (false, 0) => AfterAnnouncement::Nothing,
@@ -166,8 +164,8 @@ mod tests {
 
     #[test]
     fn boundaries_come_about_every_interval_at_the_same_operations_everywhere() {
-        let [mut first, mut other] = [Boundaries::new(Time(0)), Boundaries::new(Time(70))];
-        let (mut now, mut at) = (Time(0), Time(0));
+        let [mut first, mut other] = [Boundaries::new(0), Boundaries::new(70)];
+        let (mut now, mut at) = (0, 0);
         let mut seen = 0;
         for operation in 0..400 {
             let is_due = first.on_operation();
@@ -180,10 +178,10 @@ mod tests {
                     let after = it.on_announced(now, announcement, false);
                     assert_eq!(after, AfterAnnouncement::Nothing);
                 }
-                assert!(now.since_ns(at) <= 2 * INTERVAL_NS, "{operation}");
+                assert!(now - at <= 2 * INTERVAL_NS, "{operation}");
                 at = now;
             }
-            now = now.after_ns(500_000);
+            now += 500_000;
         }
         assert!(seen > 30, "{seen}");
     }
@@ -194,7 +192,7 @@ mod tests {
         assert_eq!(all(&[Place::Taken, Place::Taken]), Place::Taken);
         assert_eq!(all(&[Place::Taken, Place::UnderWay]), Place::UnderWay);
         assert_eq!(all(&[Place::UnderWay, Place::Failed]), Place::Failed);
-        let mut boundaries = Boundaries::new(Time(0));
+        let mut boundaries = Boundaries::new(0);
         assert_eq!(boundaries.pause_ns(1), 2 * RETRY_MIN_NS);
         boundaries.on_grant_failed();
         assert_eq!(boundaries.pause_ns(1), 4 * RETRY_MIN_NS);

@@ -23,6 +23,11 @@
 //! A reduction to one member differs in 2 and 4: only that member has results, so what it lacks is computed
 //! again, from contributions. Members that completed the operation keep those of their tail.
 
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -30,6 +35,8 @@ use tributary_wire::OperationNumber;
 use tributary_wire::frame::AbortReason;
 
 pub mod boundaries;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 pub mod settler;
 
 /// Whether a group that fails so has only lost its tree, so that its members can go on without it. A node calls a
