@@ -7,7 +7,7 @@ use super::ring::{Awaited, Rings};
 pub struct Late;
 
 #[derive(Default)]
-pub(super) struct Lateness;
+pub(super) struct Lateness {}
 
 impl Lateness {
     pub(super) fn watch(&mut self, _: Duration, _: impl FnMut(Late) + Send + 'static) {}
