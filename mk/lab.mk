@@ -1,8 +1,8 @@
-# The lab (`tributary lab`, docs/lab.md). It needs ip and tc of iproute2, and nft of nftables.
+# The lab (`tributary lab`, docs/lab.md). It needs ip and tc of iproute2, nft of nftables, and jq for the upgrade script.
 
 .PHONY: lab-tools
-lab-tools: ## Find ip, tc and nft, which the lab needs (as root on Debian: install them)
-	$(call system_tools,the lab,ip tc nft,iproute2 nftables)
+lab-tools: ## Find ip, tc, nft and jq, which the lab and its tests need (as root on Debian: install them)
+	$(call system_tools,the lab,ip tc nft jq,iproute2 nftables jq)
 
 .PHONY: test-lab bench-lab soak-lab
 test-lab: build mpi-venvs lab-tools ## Run MPI programs on hosts of a lab, under both MPIs
