@@ -202,13 +202,16 @@ impl World<'_> {
             return;
         }
         let plan = self.group_plan(job, group);
+        // Another tree is to stream what the first one did, and no more: vectors are cut by that.
+        let mut communicators = self.communicators.iter();
+        let first = communicators.find(|it| (it.job, it.group) == (job, group));
         let request = GroupRequest {
             secret: admission.secret,
             label: String::new(),
             hosts: plan.hosts.iter().copied().map(host_name).collect(),
             osos: plan.osos,
             payload_max_bytes: plan.payload_max_bytes,
-            stream: plan.stream,
+            stream: first.map_or(plan.stream, |communicator| communicator.stream),
             external_receiver: plan.has_external_receiver(),
         };
         let attempt = self.want(job, group).attempt;

@@ -59,7 +59,7 @@ pub(super) struct Communicator {
     /// No tree will be granted any more.
     is_treeless: bool,
     window: u16,
-    stream: Option<StreamTerms>,
+    pub(super) stream: Option<StreamTerms>,
     /// Something other than a tree is lost, which may end it.
     pub(super) has_cause: bool,
     is_over: bool,
