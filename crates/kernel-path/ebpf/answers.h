@@ -192,7 +192,7 @@ INLINE int send_again(struct packet *packet, struct workspace *work, struct plac
 	if (!write_result(packet, work, place, slot, child))
 		return VERDICT_DROP;
 	/* If the slot has moved on meanwhile, the child has had this result. */
-	if (!holds(read_word(slot), work->in.frame.sequence))
+	if (!holds(read_word_in_order(slot), work->in.frame.sequence))
 		return VERDICT_DROP;
 	return send_packet(work->interface);
 }

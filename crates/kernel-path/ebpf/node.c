@@ -64,17 +64,14 @@ INLINE int contribute(struct packet *packet, struct workspace *work, struct plac
 	u32 nacks;
 	int is_last;
 
-	lane->mark = 0;
-	if (!read_payload(packet, lane->payload, work->payload_bytes))
+	if (!read_payload(packet, lane->payload, work->payload_bytes)) {
+		give_back_lane(slot, sequence, child);
 		return VERDICT_PASS;
+	}
 	__builtin_memcpy(lane->hardware, work->in.envelope.hardware_target, 12);
 	lane->interface = work->interface;
 	lane->mark = new_mark(sequence, work->in.frame.attempt);
 	word = count_filled(slot, sequence);
-	if (!word) {
-		COUNT(counters, passed, 1);
-		return VERDICT_PASS;
-	}
 	COUNT(counters, taken, 1);
 	is_last = word_filled(word) == place->children;
 	if (is_last && !is_folded_here(slot->segment.operator_code, slot->segment.datatype,
@@ -105,8 +102,11 @@ INLINE int answer_repeat(struct packet *packet, struct workspace *work, struct p
 	note_attempt(&slot->lanes[child], work->in.frame.sequence, work->in.frame.attempt);
 	begin_answer(work);
 	if (is_answered) {
-		u32 result_bytes = slot->segment.elements * element_bytes(slot->segment.datatype);
+		u32 result_bytes;
 
+		if (!holds(read_word_in_order(slot), work->in.frame.sequence))
+			return VERDICT_DROP;
+		result_bytes = slot->segment.elements * element_bytes(slot->segment.datatype);
 		if (result_bytes != work->payload_bytes) {
 			if (result_bytes > PAYLOAD_BYTES_MAX ||
 			    change_length(packet, HEAD_BYTES + result_bytes) < 0)

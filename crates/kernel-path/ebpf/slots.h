@@ -101,21 +101,22 @@ INLINE int is_same_segment(const struct segment *segment, const struct frame *fr
 	       segment->operator_code == frame->operator_code;
 }
 
-/* Opens a slot whose word was `word` for the frame's segment. */
+/* Opens a slot whose word was `word` for the frame's segment. Nobody else changes an opening slot. */
 INLINE int open_slot(struct slot *slot, u64 word, const struct frame *frame)
 {
 	u64 opening = new_word(frame->sequence, PHASE_OPENING);
 
 	if (compare_and_swap(&slot->word, word, opening) != word)
 		return 0;
+	step();
 	slot->segment.operation = frame->operation;
 	slot->segment.number = frame->segment;
 	slot->segment.elements = frame->elements;
 	slot->segment.datatype = frame->datatype;
 	slot->segment.operator_code = frame->operator_code;
 	slot->segment.has_data = frame->follows;
-	return compare_and_swap(&slot->word, opening, new_word(frame->sequence, PHASE_GATHERING)) ==
-	       opening;
+	compare_and_swap(&slot->word, opening, new_word(frame->sequence, PHASE_GATHERING));
+	return 1;
 }
 
 /* Finds what a contribution leads to, and opens its slot and claims its lane if it is new. */

@@ -9,7 +9,8 @@
  *   bits 2..0    phase
  *
  * Every change of a word is a compare-and-swap. So one party opens a slot, one fills a lane, one sees
- * the last lane filled, and the process can take a slot from the program at any moment.
+ * the last lane filled. The process can take a slot from the program whenever no run of the program
+ * writes in it: it is not being opened, every claimed lane is filled, and no result is being made.
  */
 #pragma once
 
@@ -91,8 +92,7 @@ struct segment {
 /* One child's contribution, and where its answer goes. */
 struct lane {
 	u64 payload[PAYLOAD_WORDS];
-	/* Once it is filled: bits 63..32 the sequence it belongs to, bit 8 set, bits 7..0 the newest attempt that
-	 * has come. */
+	/* Bits 63..32 the sequence it was filled for last, bit 8 set, bits 7..0 the newest attempt that has come. */
 	u64 mark;
 	u32 interface;
 	/* Target and source, as in what the child sent. */

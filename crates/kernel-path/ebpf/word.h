@@ -63,6 +63,12 @@ INLINE u64 read_word(const struct slot *slot)
 	return read_shared(&slot->word);
 }
 
+/* Reads the word in order with what is read before and after it. */
+INLINE u64 read_word_in_order(struct slot *slot)
+{
+	return compare_and_swap(&slot->word, 0, 0);
+}
+
 #define MARK_FILLED (1ull << 8)
 
 INLINE u64 new_mark(u32 sequence, u8 attempt)
@@ -89,9 +95,9 @@ INLINE void note_attempt(struct lane *lane, u32 sequence, u8 attempt)
 /* What one attempt at a change does, and what the attempts lead to. */
 struct swap {
 	struct slot *slot;
-	/* The sequence and the phase that the word must have. */
-	u64 expected;
-	u64 claim;
+	u32 sequence;
+	/* Bits that must not be set. */
+	u64 absent;
 	u64 added;
 	u64 word;
 	u32 is_made;
@@ -102,10 +108,10 @@ static long try_swap(u32 index UNUSED, void *context)
 	struct swap *swap = context;
 	u64 word = read_word(swap->slot);
 
-	if ((word >> 32 != swap->expected >> 32) || word_phase(word) != word_phase(swap->expected) ||
-	    (word & swap->claim))
+	if (word_sequence(word) != swap->sequence || word_phase(word) != PHASE_GATHERING ||
+	    (word & swap->absent))
 		return 1;
-	swap->word = (word | swap->claim) + swap->added;
+	swap->word = word + swap->added;
 	swap->is_made = compare_and_swap(&swap->slot->word, word, swap->word) == word;
 	return swap->is_made;
 }
@@ -115,23 +121,28 @@ INLINE int claim_lane(struct slot *slot, u32 sequence, u32 child)
 {
 	struct swap swap = {
 		.slot = slot,
-		.expected = new_word(sequence, PHASE_GATHERING),
-		.claim = claim_bit(child),
+		.sequence = sequence,
+		.absent = claim_bit(child),
+		.added = claim_bit(child),
 	};
 
 	repeat(SWAPS_MAX, try_swap, &swap);
 	return swap.is_made;
 }
 
-/* Counts a lane as filled. Returns the word then; 0 if the slot was taken away. */
-INLINE u64 count_filled(struct slot *slot, u32 sequence)
+/* Gives back a lane that this run has claimed. */
+INLINE void give_back_lane(struct slot *slot, u32 sequence, u32 child)
 {
-	struct swap swap = {
-		.slot = slot,
-		.expected = new_word(sequence, PHASE_GATHERING),
-		.added = WORD_FILLED_ONE,
-	};
+	struct swap swap = { .slot = slot, .sequence = sequence, .added = 0 - claim_bit(child) };
 
 	repeat(SWAPS_MAX, try_swap, &swap);
-	return swap.is_made ? swap.word : 0;
+}
+
+/* Counts a lane that this run has claimed as filled. Returns the word then. */
+INLINE u64 count_filled(struct slot *slot, u32 sequence)
+{
+	struct swap swap = { .slot = slot, .sequence = sequence, .added = WORD_FILLED_ONE };
+
+	repeat(SWAPS_MAX, try_swap, &swap);
+	return swap.word;
 }

@@ -1,7 +1,5 @@
 //! The tables as they lie in memory that the program in the kernel shares: `ebpf/tables.h`, mirrored.
 
-use tributary_wire::Sequence;
-
 /// Most children of a group.
 pub const CHILDREN_MAX: usize = 16;
 
@@ -74,11 +72,6 @@ pub(crate) struct Mark(u64);
 impl Mark {
     /// Of a lane that is not filled.
     pub(crate) const EMPTY: Self = Self(0);
-
-    /// Whether the lane is filled for a sequence.
-    pub(crate) fn is_filled_for(self, sequence: Sequence) -> bool {
-        self.0 >> 8 == u64::from(sequence.0) << 24 | 1
-    }
 
     pub(crate) fn attempt(self) -> u8 {
         self.0 as u8

@@ -2,12 +2,13 @@
 //!
 //! One rule says who has a sequence: whoever changed its slot's word first. The program opens a slot for
 //! a segment that it takes; the process opens one for every other. The process may take over what the
-//! program gathers, until the last lane is filled.
+//! program gathers, until the last lane is filled. It waits for a run of the program that is writing in
+//! the slot, in a soft interrupt on another core: so whoever has a slot is the only one that writes in it.
 
 use std::io;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use tributary_wire::frame::{Part, RetransmitState, Shape, Target};
@@ -252,6 +253,8 @@ impl Tables {
             return None;
         }
         let answered = self.read_answer(place, index, sequence);
+        // What was read is not younger than the word that is read next.
+        fence(Ordering::Acquire);
         // If the slot was opened again meanwhile, what was read is mixed, and nobody needs it.
         (self.word(place, index) == word).then_some(answered).flatten()
     }
@@ -290,8 +293,8 @@ impl Tables {
                         Some(answered) => return Taken::Answered(Box::new(answered)),
                         None => continue,
                     },
-                    // The result is being made, in a soft interrupt on another core.
-                    Phase::Gathering if word.is_full(self.children(place)) => {
+                    // In a soft interrupt on another core.
+                    _ if word.is_being_written(self.children(place)) => {
                         steps::wait();
                         continue;
                     }
@@ -342,7 +345,7 @@ impl Tables {
         for index in 0..self.slots(place) {
             loop {
                 let word = self.word(place, index);
-                if word.is_full(self.children(place)) {
+                if word.is_being_written(self.children(place)) {
                     steps::wait();
                     continue;
                 }
@@ -442,25 +445,24 @@ impl Tables {
         sequence.0 as usize & (self.slots(place) - 1)
     }
 
-    /// The filled lanes of a slot that has just been taken over.
+    /// The filled lanes of a slot that has just been taken over. No run of the program writes in it any more.
     fn gathered(&self, place: usize, index: usize, word: Word) -> Vec<Held> {
+        steps::step();
         let sequence = word.sequence();
         let slot = self.memory.slot(place, index);
         // SAFETY: the slot lies in the mapping.
         let segment = unsafe { (&raw const (*slot).segment).read_volatile() };
         let mut held = Vec::new();
-        for child in 0..self.children(place) {
+        for child in (0..self.children(place)).filter(|child| word.has_claim(*child)) {
             // SAFETY: there are as many lanes as children at most.
             let lane = unsafe { (&raw const (*slot).lanes[child]).read_volatile() };
-            // A lane that is claimed and not filled belongs to a packet that comes up by itself.
-            if word.has_claim(child) && lane.mark.is_filled_for(sequence) {
-                held.extend(contribution(child, sequence, &segment, &lane));
-            }
+            held.extend(contribution(child, sequence, &segment, &lane));
         }
         held
     }
 
     fn read_answer(&self, place: usize, index: usize, sequence: Sequence) -> Option<Answered> {
+        steps::step();
         let slot = self.memory.slot(place, index);
         // SAFETY: the slot lies in the mapping. The program writes neither segment nor result of a slot
         // that is done until it is opened again, which the caller looks for.

@@ -72,9 +72,19 @@ impl Word {
         }
     }
 
-    /// Whether every lane is filled, so that the result is being made.
-    pub(crate) fn is_full(self, children: usize) -> bool {
-        self.phase() == Phase::Gathering && (self.0 >> 3 & 31) as usize == children
+    /// Whether a run of the program writes in the slot: it is being opened, a lane is being filled, or the result
+    /// is being made.
+    pub(crate) fn is_being_written(self, children: usize) -> bool {
+        let filled = (self.0 >> 3 & 31) as usize;
+        match self.phase() {
+            Phase::Opening => true,
+            Phase::Gathering => filled == children || filled < self.claims(),
+            _ => false,
+        }
+    }
+
+    fn claims(self) -> usize {
+        (0..CHILDREN_MAX).filter(|child| self.has_claim(*child)).count()
     }
 
     pub(crate) fn has_claim(self, child: usize) -> bool {

@@ -24,21 +24,31 @@ use crate::{group, host, node};
 
 const INTERRUPTIONS: usize = 2;
 const CHILDREN: usize = 2;
-/// The segment that the parts meet at.
+/// The segment that the parts meet at, but for [`Does::MoveOn`]. Those before it are complete.
 const MET: u32 = 2;
 
 #[derive(Clone, Copy, Debug)]
 enum Does {
     /// A member's packet meets the program.
     Packet { child: usize, number: u32, attempt: u8 },
+    /// The process completes all segments before the one that is met, whose packets then meet the program.
+    MoveOn,
     /// The process takes the segment.
     Take,
     /// The process ends the program's service to the group.
     Close,
 }
 
+/// What the program made of a member's packet, and the frames it sent.
+struct Ran {
+    child: usize,
+    number: u32,
+    verdict: Verdict,
+    sent: Vec<Vec<u8>>,
+}
+
 enum Outcome {
-    Ran(Verdict, Vec<Vec<u8>>),
+    Ran(Vec<Ran>),
     Took(Taken),
     Closed(Vec<Answered>, Vec<Held>),
 }
@@ -63,6 +73,7 @@ impl Process {
 
 struct Scenario {
     does: Vec<Does>,
+    met: u32,
     window: u16,
     shape: Shape,
 }
@@ -82,13 +93,7 @@ fn expected(shape: Shape, number: u32) -> Vec<u8> {
 }
 
 impl Scenario {
-    fn run_packet(
-        &self,
-        program: &UserSpace,
-        child: usize,
-        number: u32,
-        attempt: u8,
-    ) -> (Verdict, Vec<Vec<u8>>) {
+    fn run_packet(&self, program: &UserSpace, child: usize, number: u32, attempt: u8) -> Ran {
         let mut part = part(OperationNumber(number), sequence(number), self.shape);
         part.has_data = true;
         part.retransmit.attempt = attempt;
@@ -96,7 +101,8 @@ impl Scenario {
         let frame = encode(&header, &payload(self.shape, number, child));
         let bytes = packet(peers()[child], node(), [child as u8; 12], Checksum::None, &frame);
         let (verdict, sent) = program.run(1, &bytes, false);
-        (verdict, sent.into_iter().map(|sent| sent.bytes[HEAD_BYTES..].to_vec()).collect())
+        let sent = sent.into_iter().map(|sent| sent.bytes[HEAD_BYTES..].to_vec()).collect();
+        Ran { child, number, verdict, sent }
     }
 
     /// Plays all orders. Returns how many there were, and how often the program made the result.
@@ -113,7 +119,7 @@ impl Scenario {
             let process = Process { tables, place };
             for number in 0..MET {
                 for child in 0..CHILDREN {
-                    if self.run_packet(&program, child, number, 0).0 == Verdict::Pass {
+                    if self.run_packet(&program, child, number, 0).verdict == Verdict::Pass {
                         process.complete(number);
                     }
                 }
@@ -138,10 +144,15 @@ impl Scenario {
     ) -> Part<'a, Outcome> {
         Box::new(move || match does {
             Does::Packet { child, number, attempt } => {
-                let (verdict, sent) = self.run_packet(program, child, number, attempt);
-                Outcome::Ran(verdict, sent)
+                Outcome::Ran(vec![self.run_packet(program, child, number, attempt)])
             }
-            Does::Take => Outcome::Took(process.lock().expect("no part panicked").take(MET)),
+            Does::MoveOn => {
+                let process = process.lock().expect("no part panicked");
+                (MET..self.met).for_each(|number| process.complete(number));
+                let run = |child| self.run_packet(program, child, self.met, 0);
+                Outcome::Ran((0..CHILDREN).map(run).collect())
+            }
+            Does::Take => Outcome::Took(process.lock().expect("no part panicked").take(self.met)),
             Does::Close => {
                 let process = process.lock().expect("no part panicked");
                 let (results, held) = process.tables.close(process.place);
@@ -153,31 +164,34 @@ impl Scenario {
     /// Checks what became of every contribution. True if the program made the result.
     fn check(&self, process: &Process, outcomes: Vec<Outcome>) -> bool {
         let mut seen = Seen::default();
-        for (does, outcome) in self.does.iter().zip(outcomes) {
-            match (does, outcome) {
-                (Does::Packet { child, number, .. }, Outcome::Ran(verdict, sent)) => {
-                    if *number == MET {
-                        *seen.packets.entry(*child).or_default() += 1;
-                        if verdict == Verdict::Pass {
-                            seen.passed.insert(*child);
-                        }
-                    }
-                    sent.iter().for_each(|frame| self.note_sent(&mut seen, frame));
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Ran(packets) => {
+                    packets.into_iter().for_each(|ran| self.note_ran(&mut seen, ran))
                 }
-                (_, Outcome::Took(taken)) => self.note_taken(&mut seen, taken),
-                (_, Outcome::Closed(results, held)) => {
+                Outcome::Took(taken) => self.note_taken(&mut seen, taken),
+                Outcome::Closed(results, held) => {
                     seen.is_closed = true;
                     results.iter().for_each(|answered| self.note_answered(&mut seen, answered));
                     held.iter().for_each(|held| self.note_held(&mut seen, held));
                 }
-                _ => unreachable!("each part has its outcome"),
             }
         }
         if !seen.is_closed {
-            self.note_taken(&mut seen, process.take(MET));
+            self.note_taken(&mut seen, process.take(self.met));
         }
         seen.assert_each_counts_once();
         seen.is_answered
+    }
+
+    fn note_ran(&self, seen: &mut Seen, ran: Ran) {
+        if ran.number == self.met {
+            *seen.packets.entry(ran.child).or_default() += 1;
+            if ran.verdict == Verdict::Pass {
+                seen.passed.insert(ran.child);
+            }
+        }
+        ran.sent.iter().for_each(|frame| self.note_sent(seen, frame));
     }
 
     fn note_sent(&self, seen: &mut Seen, frame: &[u8]) {
@@ -195,7 +209,7 @@ impl Scenario {
         });
         let attempt = part.retransmit.attempt;
         assert!(attempt == 0 || attempts.max() >= Some(attempt), "{attempt} was never sent");
-        if number == MET {
+        if number == self.met {
             *seen.results.entry(usize::from(header.edge.child.0)).or_default() += 1;
         }
     }
@@ -212,13 +226,13 @@ impl Scenario {
     fn note_answered(&self, seen: &mut Seen, answered: &Answered) {
         let number = answered.part.sequence.distance_from(sequence(0));
         assert_eq!(answered.payload, expected(self.shape, number));
-        seen.is_answered |= number == MET;
+        seen.is_answered |= number == self.met;
     }
 
     fn note_held(&self, seen: &mut Seen, held: &Held) {
         let child = usize::from(held.child.0);
-        assert_eq!(held.part.sequence, sequence(MET));
-        assert_eq!(held.payload, payload(self.shape, MET, child));
+        assert_eq!(held.part.sequence, sequence(self.met));
+        assert_eq!(held.payload, payload(self.shape, self.met, child));
         assert!(seen.held.insert(child), "the process gets it once");
     }
 }
@@ -262,7 +276,7 @@ fn met(child: usize, attempt: u8) -> Does {
 
 /// Plays a scenario of segments that the program folds.
 fn play(does: &[Does], window: u16) -> (u64, u64) {
-    Scenario { does: does.to_vec(), window, shape: shape(Datatype::I32) }.play()
+    Scenario { does: does.to_vec(), met: MET, window, shape: shape(Datatype::I32) }.play()
 }
 
 #[test]
@@ -298,10 +312,23 @@ fn a_late_repeat_meets_the_next_use_of_its_slot() {
 }
 
 #[test]
+fn a_core_that_halts_meets_the_next_use_of_its_lane() {
+    // A window of one has two slots: number 4 has the slot that number 2 had.
+    let scenario = Scenario {
+        does: vec![met(0, 0), Does::MoveOn],
+        met: MET + 2,
+        window: 1,
+        shape: shape(Datatype::I32),
+    };
+    let (orders, completed) = scenario.play();
+    assert_eq!(completed, orders, "nothing of the segment before is left in the slot");
+}
+
+#[test]
 fn what_the_process_folds_is_gathered_once() {
-    let shape = shape(Datatype::F16);
-    let does = vec![met(0, 0), met(1, 0), met(1, 1)];
-    assert_eq!(Scenario { does, window: 4, shape }.play().1, 0);
-    let does = vec![met(0, 0), met(1, 0), Does::Take];
-    assert_eq!(Scenario { does, window: 4, shape }.play().1, 0);
+    let play = |does: &[Does]| {
+        Scenario { does: does.to_vec(), met: MET, window: 4, shape: shape(Datatype::F16) }.play().1
+    };
+    assert_eq!(play(&[met(0, 0), met(1, 0), met(1, 1)]), 0);
+    assert_eq!(play(&[met(0, 0), met(1, 0), Does::Take]), 0);
 }
