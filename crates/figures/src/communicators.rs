@@ -5,7 +5,6 @@ use super::published;
 use super::sweep::{Effort, FigureError, Progress, sweep};
 use tributary_charts::{Cell, Table};
 use tributary_charts::{Chart, Mark, Series};
-use tributary_sim::fabric::Vertex;
 use tributary_sim::measure::TreeBenchmark;
 use tributary_sim::preset::{self, Preset};
 
@@ -24,12 +23,11 @@ pub(crate) fn measure(
     effort: &Effort,
 ) -> Result<f64, FigureError> {
     let benchmark = TreeBenchmark {
-        hosts: (0..128).map(Vertex).collect(),
         communicators,
         osos: 2,
-        osos_per_job: None,
         multicast: true,
         seed: Some(effort.seed),
+        ..TreeBenchmark::of_first(128)
     };
     let operations = effort.operations.div_ceil(communicators);
     Ok(benchmark.set_up(preset)?.allreduce(size_bytes, operations)?.avg())

@@ -5,7 +5,6 @@ use super::published;
 use super::sweep::{Effort, FigureError, Progress, sweep};
 use tributary_charts::{Axis, Chart, Mark, Quantity, Scale, Series};
 use tributary_charts::{Cell, Table};
-use tributary_sim::fabric::Vertex;
 use tributary_sim::measure::TreeBenchmark;
 use tributary_sim::preset;
 use tributary_sim::system::SystemPlan;
@@ -19,15 +18,7 @@ pub(super) fn short(name: &str, hosts: Option<u32>) -> Result<(u32, f64), Figure
     let preset = preset::shipped(name)?;
     let all = SystemPlan::new(&preset)?.compute_hosts().len() as u32;
     let hosts = hosts.unwrap_or(all).min(all);
-    let benchmark = TreeBenchmark {
-        hosts: (0..hosts).map(Vertex).collect(),
-        communicators: 1,
-        osos: 1,
-        osos_per_job: None,
-        multicast: false,
-        seed: None,
-    };
-    Ok((hosts, benchmark.set_up(&preset)?.allreduce(8, 1)?.avg()))
+    Ok((hosts, TreeBenchmark::of_first(hosts).set_up(&preset)?.allreduce(8, 1)?.avg()))
 }
 
 pub(super) fn scale(_: &Effort, progress: &Progress) -> Result<Figure, FigureError> {

@@ -47,14 +47,7 @@ fn stream_kind(
     size_bytes: usize,
     effort: &Effort,
 ) -> Result<f64, FigureError> {
-    let benchmark = TreeBenchmark {
-        hosts: (0..hosts).map(Vertex).collect(),
-        communicators: 1,
-        osos: 1,
-        osos_per_job: None,
-        multicast: false,
-        seed: Some(effort.seed),
-    };
+    let benchmark = TreeBenchmark { seed: Some(effort.seed), ..TreeBenchmark::of_first(hosts) };
     let mut run = benchmark.set_up_streams(preset, WINDOW)?;
     let streamed = match kind {
         Kind::Allreduce => run.allreduce(size_bytes, OPERATIONS)?,

@@ -59,6 +59,20 @@ pub fn spread_hosts(count: u32, hosts: u32) -> Vec<Vertex> {
 }
 
 impl TreeBenchmark {
+    /// One communicator over the first `hosts` hosts, with one outstanding operation, without multicast and without
+    /// noise.
+    #[must_use]
+    pub fn of_first(hosts: u32) -> Self {
+        Self {
+            hosts: (0..hosts).map(Vertex).collect(),
+            communicators: 1,
+            osos: 1,
+            osos_per_job: None,
+            multicast: false,
+            seed: None,
+        }
+    }
+
     /// Sets everything up.
     ///
     /// # Errors
