@@ -1,7 +1,8 @@
 /*
  * Reduce_scatter, Reduce_scatter_block, Scan, Exscan and Allgather, blocking and nonblocking: every
  * datatype and operator on lengths at which the algorithm changes, in place and not, on communicators of
- * every shape; and allgathers whose ranks describe the same values differently.
+ * every shape; allgathers whose ranks describe the same values differently; and Allgatherv, with blocks that
+ * differ, lie anywhere, or are empty.
  *
  * As in collectives.c, --sample N runs every N-th combination.
  */
@@ -15,7 +16,7 @@
 #include "values.h"
 
 enum { GUARD_BYTES = 64, COUNT_MAX = 60000, EXTENT_MAX = 32, GAP = -77 };
-enum { RANKS_MAX = 32, INTS_MAX = 20000 };
+enum { RANKS_MAX = 32, INTS_MAX = 20000, BLOCK_INTS_MAX = 1000, BLOCK_GAP_MAX = 2, STRIDE_MAX = 2 };
 
 /* Elements of a scan, or about so many in all blocks of a reduce-scatter. */
 static const size_t counts[] = {0, 1, 2, 7, 64, 1000, 4097, COUNT_MAX};
@@ -305,16 +306,103 @@ static void run_gathers(const shape shapes[SHAPES]) {
     }
 }
 
+/* The blocks of an allgatherv, as one rank has them in its buffer. */
+typedef struct {
+    int ints[RANKS_MAX]; /* of each rank; alike at all ranks */
+    int places[RANKS_MAX];
+    MPI_Datatype type;
+    int stride; /* ints from one element to the next */
+    int room;   /* elements of the whole buffer */
+} blocks;
+
+/* Blocks of up to `most` ints. This rank's `variant` says in which order they lie, and with what between them. */
+static void lay_out(blocks *made, const shape *where, int most, uint64_t salt, int variant) {
+    bool is_equal = salt % 4 == 0;
+    made->room = 0;
+    for (int at = 0; at < where->size; at++) {
+        int rank = variant % 2 == 0 ? at : where->size - 1 - at;
+        made->ints[rank] =
+            is_equal ? most : (int)(check_hash(salt, (uint64_t)rank, 5) % ((uint64_t)most + 1));
+        made->places[rank] = made->room;
+        made->room += made->ints[rank] + (variant % 3 == 0 ? 0 : BLOCK_GAP_MAX);
+    }
+    made->stride = variant % 5 == 4 ? STRIDE_MAX : 1;
+    MPI_Type_create_resized(MPI_INT, 0, (MPI_Aint)sizeof(int) * made->stride, &made->type);
+    MPI_Type_commit(&made->type);
+}
+
+/* Where a rank's i-th int lies. */
+static size_t spot(const blocks *of, int rank, int index) {
+    return ((size_t)of->places[rank] + (size_t)index) * (size_t)of->stride;
+}
+
+static void check_blocks(const blocks *of, const shape *where, uint64_t salt, const int *got) {
+    static int wanted[(BLOCK_INTS_MAX + BLOCK_GAP_MAX) * STRIDE_MAX * RANKS_MAX];
+    size_t room = (size_t)of->room * (size_t)of->stride;
+    fill_gaps(wanted, room);
+    for (int rank = 0; rank < where->size; rank++) {
+        for (int index = 0; index < of->ints[rank]; index++) {
+            wanted[spot(of, rank, index)] = value_at(salt, rank, index);
+        }
+    }
+    for (size_t at = 0; at < room; at++) {
+        if (!check_that(wanted[at] == got[at], "int %zu of the buffer: expected %d, got %d", at,
+                        wanted[at], got[at])) {
+            return;
+        }
+    }
+}
+
+static void run_blocks(const shape *where, int most, int shift) {
+    uint64_t salt = check_hash((uint64_t)most, (uint64_t)shift, 17) * 4 + (uint64_t)shift % 4;
+    bool in_place = shift % 3 == 0;
+    bool blocking = shift % 2 == 0;
+    blocks with;
+    int *from = (int *)source;
+    int *into = (int *)target;
+    MPI_Request request = MPI_REQUEST_NULL;
+    lay_out(&with, where, most, salt, where->rank + shift);
+    int own = with.ints[where->rank];
+    check_case("MPI_%sallgatherv of up to %d ints on %s%s", blocking ? "" : "I", most, where->name,
+               in_place ? " in place" : "");
+    fill_gaps(into, (size_t)with.room * (size_t)with.stride);
+    for (int index = 0; index < own; index++) {
+        int value = value_at(salt, where->rank, index);
+        *(in_place ? &into[spot(&with, where->rank, index)] : &from[index]) = value;
+    }
+    const void *sent = in_place ? MPI_IN_PLACE : (const void *)from;
+    int code = blocking ? MPI_Allgatherv(sent, own, MPI_INT, into, with.ints, with.places, with.type,
+                                         where->comm)
+                        : MPI_Iallgatherv(sent, own, MPI_INT, into, with.ints, with.places,
+                                          with.type, where->comm, &request);
+    check_equal(MPI_SUCCESS, code, "return code");
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    check_blocks(&with, where, salt, into);
+    MPI_Type_free(&with.type);
+}
+
+static void run_all_blocks(const shape shapes[SHAPES]) {
+    static const int lengths[] = {1, 3, 40, BLOCK_INTS_MAX};
+    for (size_t at = 0; at < sizeof lengths / sizeof lengths[0]; at++) {
+        for (int shift = 0; shift < 60; shift++) {
+            const shape *where = &shapes[(at + (size_t)shift) % SHAPES];
+            if (where->comm != MPI_COMM_NULL) {
+                run_blocks(where, lengths[at], shift);
+            }
+        }
+    }
+}
+
 #if MPI_VERSION >= 4
 /* The forms with MPI_Count differ only in the type of the count. */
 static void run_large_counts(void) {
-    MPI_Count blocks[RANKS_MAX];
+    MPI_Count counted[RANKS_MAX];
     int ones[RANKS_MAX];
     int all[RANKS_MAX] = {0};
     int sum = 0;
     for (int rank = 0; rank < world.ranks; rank++) {
         ones[rank] = 1;
-        blocks[rank] = rank == 0 ? 0 : 1;
+        counted[rank] = rank == 0 ? 0 : 1;
     }
     check_case("the forms with MPI_Count");
     MPI_Scan_c(ones, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
@@ -323,13 +411,22 @@ static void run_large_counts(void) {
     MPI_Exscan_c(ones, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     check_equal(world.rank, sum, "MPI_Exscan_c");
     sum = 0;
-    MPI_Reduce_scatter_c(ones, &sum, blocks, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Reduce_scatter_c(ones, &sum, counted, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     check_equal(world.rank == 0 ? 0 : world.ranks, sum, "MPI_Reduce_scatter_c");
     MPI_Reduce_scatter_block_c(ones, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     check_equal(world.ranks, sum, "MPI_Reduce_scatter_block_c");
     MPI_Allgather_c(&world.rank, 1, MPI_INT, all, 1, MPI_INT, MPI_COMM_WORLD);
     for (int rank = 0; rank < world.ranks; rank++) {
         check_equal(rank, all[rank], "MPI_Allgather_c");
+    }
+    MPI_Aint places[RANKS_MAX];
+    for (int rank = 0; rank < world.ranks; rank++) {
+        places[rank] = world.ranks - rank;
+    }
+    MPI_Allgatherv_c(&world.rank, world.rank != 0, MPI_INT, all, counted, places, MPI_INT,
+                     MPI_COMM_WORLD);
+    for (int rank = 1; rank < world.ranks; rank++) {
+        check_equal(rank, all[world.ranks - rank], "MPI_Allgatherv_c");
     }
 }
 #endif
@@ -345,6 +442,7 @@ int main(int argc, char **argv) {
     run_without_buffers();
     run_reductions(shapes);
     run_gathers(shapes);
+    run_all_blocks(shapes);
 #if MPI_VERSION >= 4
     run_large_counts();
 #endif

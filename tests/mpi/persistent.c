@@ -26,13 +26,13 @@ enum { ROUNDS = 4, SHORT = 3, MIDDLE = 900, LONG = 200000, TAG = 7, RANKS_MAX = 
 
 /* What a request of a set is. Up to BARRIER they are persistent collectives. */
 typedef enum {
-    ALLREDUCE, IN_PLACE, REDUCE, BCAST, SCAN, EXSCAN, ALLGATHER, SCATTER, SCATTER_BLOCK, BARRIER,
-    RECEIVE, SEND, INACTIVE, NULL_REQUEST, IALLREDUCE, KINDS
+    ALLREDUCE, IN_PLACE, REDUCE, BCAST, SCAN, EXSCAN, ALLGATHER, ALLGATHERV, SCATTER, SCATTER_BLOCK,
+    BARRIER, RECEIVE, SEND, INACTIVE, NULL_REQUEST, IALLREDUCE, KINDS
 } kind;
 
 static const char *const kind_names[] = {"allreduce", "in place", "reduce",  "bcast",
-                                         "scan",      "exscan",   "allgather", "reduce-scatter",
-                                         "reduce-scatter-block", "barrier", "receive", "send",
+                                         "scan",      "exscan",   "allgather", "allgatherv",
+                                         "reduce-scatter", "reduce-scatter-block", "barrier", "receive", "send",
                                          "inactive",  "null",     "nonblocking allreduce"};
 
 /* One request of each kind, with its buffers. */
@@ -46,7 +46,8 @@ typedef struct {
     bool active[KINDS];
     int *source[KINDS];
     int *target[KINDS];
-    int counts[RANKS_MAX];
+    int counts[RANKS_MAX]; /* one more at rank 0 */
+    int places[RANKS_MAX];
 } set;
 
 static int value(const set *all, int what, int rank, int index) {
@@ -79,9 +80,12 @@ static void make_further(set *all, int **source, int **target) {
                  &made[EXSCAN]);
     for (int rank = 0; rank < world.ranks; rank++) {
         all->counts[rank] = n + (rank == 0);
+        all->places[rank] = rank * n + (rank > 0);
     }
     INIT(Allgather)(source[ALLGATHER], n, MPI_INT, target[ALLGATHER], n, MPI_INT, all->comm,
                     MPI_INFO_NULL, &made[ALLGATHER]);
+    INIT(Allgatherv)(source[ALLGATHERV], all->counts[world.rank], MPI_INT, target[ALLGATHERV],
+                     all->counts, all->places, MPI_INT, all->comm, MPI_INFO_NULL, &made[ALLGATHERV]);
     INIT(Reduce_scatter)(source[SCATTER], target[SCATTER], all->counts, MPI_INT, MPI_SUM, all->comm,
                          MPI_INFO_NULL, &made[SCATTER]);
     INIT(Reduce_scatter_block)(source[SCATTER_BLOCK], target[SCATTER_BLOCK], n, MPI_INT, MPI_SUM,
@@ -157,6 +161,9 @@ static int expected(const set *all, int what, int index) {
         return index < n && own > 0 ? sum_to(all, what, own, index) : -1;
     case ALLGATHER:
         return index < n * world.ranks ? value(all, what, index / n, index % n) : -1;
+    case ALLGATHERV:
+        return index <= n ? value(all, what, 0, index)
+                          : value(all, what, (index - 1) / n, (index - 1) % n);
     case SCATTER:
         return index < n + (own == 0)
                    ? sum_to(all, what, world.ranks, own * n + (own > 0) + index)

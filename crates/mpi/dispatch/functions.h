@@ -16,26 +16,27 @@
     X(MPI, Session_init, 3) X(MPI, Session_finalize, 1)                                            \
     X(MPI, Allreduce, 6) X(MPI, Reduce, 7) X(MPI, Bcast, 5) X(MPI, Barrier, 1)                     \
     X(MPI, Reduce_scatter, 6) X(MPI, Reduce_scatter_block, 6) X(MPI, Allgather, 7)                 \
-    X(MPI, Scan, 6) X(MPI, Exscan, 6)                                                              \
+    X(MPI, Allgatherv, 8) X(MPI, Scan, 6) X(MPI, Exscan, 6)                                        \
     X(MPI, Iallreduce, 7) X(MPI, Ireduce, 8) X(MPI, Ibcast, 6) X(MPI, Ibarrier, 2)                 \
     X(MPI, Ireduce_scatter, 7) X(MPI, Ireduce_scatter_block, 7) X(MPI, Iallgather, 8)              \
-    X(MPI, Iscan, 7) X(MPI, Iexscan, 7)                                                            \
+    X(MPI, Iallgatherv, 9) X(MPI, Iscan, 7) X(MPI, Iexscan, 7)                                     \
     X(MPI, Allreduce_c, 6) X(MPI, Reduce_c, 7) X(MPI, Bcast_c, 5)                                  \
     X(MPI, Reduce_scatter_c, 6) X(MPI, Reduce_scatter_block_c, 6) X(MPI, Allgather_c, 7)           \
-    X(MPI, Scan_c, 6) X(MPI, Exscan_c, 6)                                                          \
+    X(MPI, Allgatherv_c, 8) X(MPI, Scan_c, 6) X(MPI, Exscan_c, 6)                                  \
     X(MPI, Iallreduce_c, 7) X(MPI, Ireduce_c, 8) X(MPI, Ibcast_c, 6)                               \
     X(MPI, Ireduce_scatter_c, 7) X(MPI, Ireduce_scatter_block_c, 7) X(MPI, Iallgather_c, 8)        \
-    X(MPI, Iscan_c, 7) X(MPI, Iexscan_c, 7)                                                        \
+    X(MPI, Iallgatherv_c, 9) X(MPI, Iscan_c, 7) X(MPI, Iexscan_c, 7)                               \
     X(MPI, Allreduce_init, 8) X(MPI, Reduce_init, 9) X(MPI, Bcast_init, 7) X(MPI, Barrier_init, 3) \
     X(MPI, Reduce_scatter_init, 8) X(MPI, Reduce_scatter_block_init, 8) X(MPI, Allgather_init, 9)  \
-    X(MPI, Scan_init, 8) X(MPI, Exscan_init, 8)                                                    \
+    X(MPI, Allgatherv_init, 10) X(MPI, Scan_init, 8) X(MPI, Exscan_init, 8)                        \
     X(MPI, Allreduce_init_c, 8) X(MPI, Reduce_init_c, 9) X(MPI, Bcast_init_c, 7)                   \
     X(MPI, Reduce_scatter_init_c, 8) X(MPI, Reduce_scatter_block_init_c, 8)                        \
-    X(MPI, Allgather_init_c, 9) X(MPI, Scan_init_c, 8) X(MPI, Exscan_init_c, 8)                    \
+    X(MPI, Allgather_init_c, 9) X(MPI, Allgatherv_init_c, 10) X(MPI, Scan_init_c, 8)               \
+    X(MPI, Exscan_init_c, 8)                                                                       \
     X(MPIX, Allreduce_init, 8) X(MPIX, Reduce_init, 9) X(MPIX, Bcast_init, 7)                      \
     X(MPIX, Barrier_init, 3) X(MPIX, Reduce_scatter_init, 8)                                       \
-    X(MPIX, Reduce_scatter_block_init, 8) X(MPIX, Allgather_init, 9) X(MPIX, Scan_init, 8)         \
-    X(MPIX, Exscan_init, 8) X(MPI, Start, 1) X(MPI, Startall, 2) X(MPI, Request_free, 1)           \
+    X(MPIX, Reduce_scatter_block_init, 8) X(MPIX, Allgather_init, 9) X(MPIX, Allgatherv_init, 10)  \
+    X(MPIX, Scan_init, 8) X(MPIX, Exscan_init, 8) X(MPI, Start, 1) X(MPI, Startall, 2) X(MPI, Request_free, 1)           \
     X(MPI, Wait, 2) X(MPI, Waitall, 3) X(MPI, Waitany, 4) X(MPI, Waitsome, 5)                      \
     X(MPI, Test, 3) X(MPI, Testall, 4) X(MPI, Testany, 5) X(MPI, Testsome, 5)                      \
     X(MPI, Request_get_status, 3) X(MPI, Request_get_status_all, 4)                                \

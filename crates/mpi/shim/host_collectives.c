@@ -27,6 +27,17 @@ typedef struct gather_side {
     MPI_Datatype datatype;
 } gather_side;
 
+/* The elements that a rank receives from each rank in an allgatherv, and where they begin in its buffer. */
+typedef struct gather_blocks {
+    count_array counts;
+    const int *places; /* in extents of the datatype, in one of two arrays */
+    const MPI_Aint *large_places;
+    MPI_Datatype datatype;
+} gather_blocks;
+
+/* Blocks of an allgatherv that differ are padded to the longest. Up to so much in all, whatever it wastes. */
+enum { PADDED_ANYWAY_BYTES = 16384 };
+
 /* decide(), then by the length of this rank's contribution. */
 static comm_record *decide_by_length(comm_record *record, uint32_t collective, uint32_t reason,
                                      uint64_t len_bytes, offload_mode mode,
@@ -261,6 +272,131 @@ static comm_record *offload_allgather(const void *sendbuf, gather_side send, voi
                           operation);
 }
 
+static MPI_Aint place_at(gather_blocks blocks, int rank) {
+    return blocks.places != NULL ? blocks.places[rank] : blocks.large_places[rank];
+}
+
+/* Whether the blocks lie one behind the other, as those of an allgather do. */
+static bool is_in_a_row(gather_blocks blocks, int ranks) {
+    MPI_Aint end = 0;
+    for (int rank = 0; rank < ranks; rank++) {
+        if (place_at(blocks, rank) != end) {
+            return false;
+        }
+        end += (MPI_Aint)count_at(blocks.counts, rank);
+    }
+    return true;
+}
+
+/* Whether dense elements would lie at the null address. */
+static bool lacks_place(const void *recvbuf, gather_blocks blocks, int ranks) {
+    for (int rank = 0; recvbuf == NULL && rank < ranks; rank++) {
+        if (count_at(blocks.counts, rank) > 0 && place_at(blocks, rank) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The lengths of the blocks of an allgatherv, which all ranks know alike. */
+typedef struct block_lengths {
+    int64_t longest_bytes;
+    int64_t own_bytes;
+    MPI_Count all_counts;
+    MPI_Count longest_count;
+    bool differ;
+    bool dense;
+} block_lengths;
+
+/* False: MPI must judge the arguments. */
+static bool measure_blocks(gather_blocks blocks, const comm_record *record, block_lengths *found) {
+    found->all_counts = add_up(blocks.counts, record->size, &found->differ);
+    if (found->all_counts < 0 || (blocks.places == NULL && blocks.large_places == NULL)) {
+        return false;
+    }
+    found->longest_count = 0;
+    for (int rank = 0; rank < record->size; rank++) {
+        MPI_Count count = count_at(blocks.counts, rank);
+        found->longest_count = count > found->longest_count ? count : found->longest_count;
+    }
+    gather_side longest = {found->longest_count, blocks.datatype};
+    gather_side own = {count_at(blocks.counts, record->rank), blocks.datatype};
+    return side_bytes(longest, &found->longest_bytes, &found->dense) &&
+           side_bytes(own, &found->own_bytes, &found->dense);
+}
+
+/* An allgather of blocks as long as the longest. The parts that pad the others are not handed on. */
+static uint32_t judge_padded(const block_lengths *lengths, int ranks, tributary_operation *operation) {
+    uint32_t reason = judge_gathered(lengths->longest_bytes, ranks, operation);
+    if (reason != OFFLOAD_IT) {
+        return reason;
+    }
+    int64_t padded_bytes = lengths->longest_bytes * ranks;
+    bool wastes = lengths->longest_count * ranks > 2 * lengths->all_counts;
+    return wastes && padded_bytes > PADDED_ANYWAY_BYTES ? TRIBUTARY_PASS_SLOWER : OFFLOAD_IT;
+}
+
+static comm_record *offload_allgatherv(const void *sendbuf, gather_side send, void *recvbuf,
+                                gather_blocks receive, MPI_Comm comm, offload_mode mode,
+                                tributary_operation *operation, staging *through) {
+    comm_record *record = find(comm);
+    if (record == NULL) {
+        return NULL;
+    }
+    bool in_place = sendbuf == MPI_IN_PLACE;
+    block_lengths lengths = {.longest_bytes = 0};
+    int64_t sent_bytes = 0;
+    bool sends_dense = true;
+    uint32_t reason = TRIBUTARY_PASS_ARGUMENTS;
+    if (recvbuf != MPI_IN_PLACE && measure_blocks(receive, record, &lengths) &&
+        (in_place || (side_bytes(send, &sent_bytes, &sends_dense) && sent_bytes == lengths.own_bytes))) {
+        reason = judge_padded(&lengths, record->size, operation);
+    }
+    bool lacks_buffer = (lengths.dense && reason == OFFLOAD_IT &&
+                         lacks_place(recvbuf, receive, record->size)) ||
+                        (sends_dense && sendbuf == NULL && lengths.own_bytes > 0);
+    if (reason == OFFLOAD_IT && lacks_buffer) {
+        reason = TRIBUTARY_PASS_ARGUMENTS;
+    }
+    operation->collective = TRIBUTARY_ALLGATHER;
+    operation->root = 0;
+    operation->datatype = TRIBUTARY_U8;
+    operation->operator_ = TRIBUTARY_BROADCAST_OPERATOR;
+    operation->combiner = no_combiner();
+    operation->source = in_place ? (char *)recvbuf + record->rank * lengths.longest_bytes : sendbuf;
+    operation->target = recvbuf;
+    operation->cuts = NULL;
+    *through = (staging){.needed = false};
+    bool is_allgather = !lengths.differ && lengths.dense && sends_dense;
+    if (reason == OFFLOAD_IT && !(is_allgather && is_in_a_row(receive, record->size))) {
+        gather_side own = {count_at(receive.counts, record->rank), receive.datatype};
+        MPI_Aint lower = 0;
+        MPI_Aint extent = 0;
+        underlying.Type_get_extent(receive.datatype, &lower, &extent);
+        char *own_place = (char *)recvbuf + place_at(receive, record->rank) * extent;
+        gather_side from = in_place ? own : send;
+        *through = (staging){
+            .needed = true,
+            .packs = lengths.own_bytes > 0,
+            .unpacks = true,
+            .from = {.user = in_place ? own_place : (void *)sendbuf,
+                     .count = (int)from.count,
+                     .datatype = from.datatype},
+            .to = {.user = recvbuf, .count = 0, .datatype = receive.datatype},
+            .len_bytes = (int)lengths.longest_bytes * record->size,
+            .packed_at = (int)lengths.longest_bytes * record->rank,
+            .counts = receive.counts.small,
+            .large_counts = receive.counts.large,
+            .ranks = record->size,
+            .padded_bytes = (int)lengths.longest_bytes,
+            .places = receive.places,
+            .large_places = receive.large_places,
+        };
+    }
+    return decide_by_length(record, TRIBUTARY_ALLGATHER, reason, (uint64_t)lengths.longest_bytes, mode,
+                            operation);
+}
+
 /* Bytes of the vector that a reduce-scatter takes from each rank. */
 static uint64_t scattered_bytes(count_array counts, MPI_Datatype datatype, MPI_Comm comm) {
     int ranks = 0;
@@ -280,6 +416,17 @@ static uint64_t equally_scattered_bytes(MPI_Count count, MPI_Datatype datatype, 
 static uint64_t gathered_bytes(const void *sendbuf, gather_side send, gather_side receive) {
     gather_side own = sendbuf == MPI_IN_PLACE ? receive : send;
     return timing_len_bytes(own.count, own.datatype);
+}
+
+/* Bytes that an allgatherv takes from this rank. */
+static uint64_t gathered_block_bytes(const void *sendbuf, gather_side send, gather_blocks receive,
+                                     MPI_Comm comm) {
+    if (sendbuf != MPI_IN_PLACE) {
+        return timing_len_bytes(send.count, send.datatype);
+    }
+    int rank = 0;
+    underlying.Comm_rank(comm, &rank);
+    return timing_len_bytes(count_at(receive.counts, rank), receive.datatype);
 }
 
 /*
@@ -342,6 +489,17 @@ static uint64_t gathered_bytes(const void *sendbuf, gather_side send, gather_sid
     offload_allgather(sendbuf, (gather_side){sendcount, sendtype}, recvbuf,                        \
                       (gather_side){recvcount, recvtype}, comm, mode, &operation, &through)
 
+#define SMALL_BLOCKS                                                                               \
+    ((gather_blocks){.counts = SMALL_COUNTS, .places = displs, .datatype = recvtype})
+#define LARGE_BLOCKS                                                                               \
+    ((gather_blocks){.counts = LARGE_COUNTS, .large_places = displs, .datatype = recvtype})
+#define DECIDE_GATHER_BLOCKS(mode)                                                                 \
+    offload_allgatherv(sendbuf, (gather_side){sendcount, sendtype}, recvbuf, SMALL_BLOCKS, comm,   \
+                       mode, &operation, &through)
+#define DECIDE_GATHER_BLOCKS_LARGE(mode)                                                           \
+    offload_allgatherv(sendbuf, (gather_side){sendcount, sendtype}, recvbuf, LARGE_BLOCKS, comm,   \
+                       mode, &operation, &through)
+
 #define REDUCE_SCATTER(name, iname, count_type, decision, counts)                                  \
     COLLECTIVE(name, iname,                                                                        \
                LIST(const void *sendbuf, void *recvbuf, const count_type recvcounts[],             \
@@ -372,17 +530,29 @@ static uint64_t gathered_bytes(const void *sendbuf, gather_side send, gather_sid
                gathered_bytes(sendbuf, (gather_side){sendcount, sendtype},                         \
                               (gather_side){recvcount, recvtype}))
 
+#define ALLGATHERV(name, iname, count_type, place_type, decision, blocks)                          \
+    COLLECTIVE(name, iname,                                                                        \
+               LIST(const void *sendbuf, count_type sendcount, MPI_Datatype sendtype,              \
+                    void *recvbuf, const count_type recvcounts[], const place_type displs[],       \
+                    MPI_Datatype recvtype, MPI_Comm comm),                                         \
+               LIST(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm),    \
+               decision, TRIBUTARY_ALLGATHER,                                                      \
+               gathered_block_bytes(sendbuf, (gather_side){sendcount, sendtype}, blocks, comm))
+
 REDUCE_SCATTER(Reduce_scatter, Ireduce_scatter, int, DECIDE_SCATTER, SMALL_COUNTS)
 REDUCE_SCATTER_BLOCK(Reduce_scatter_block, Ireduce_scatter_block, int)
 SCAN(Scan, Iscan, int, DECIDE_SCAN, TRIBUTARY_SCAN)
 SCAN(Exscan, Iexscan, int, DECIDE_EXSCAN, TRIBUTARY_EXSCAN)
 ALLGATHER(Allgather, Iallgather, int)
+ALLGATHERV(Allgatherv, Iallgatherv, int, int, DECIDE_GATHER_BLOCKS, SMALL_BLOCKS)
 
 REDUCE_SCATTER(Reduce_scatter_c, Ireduce_scatter_c, MPI_Count, DECIDE_SCATTER_LARGE, LARGE_COUNTS)
 REDUCE_SCATTER_BLOCK(Reduce_scatter_block_c, Ireduce_scatter_block_c, MPI_Count)
 SCAN(Scan_c, Iscan_c, MPI_Count, DECIDE_SCAN, TRIBUTARY_SCAN)
 SCAN(Exscan_c, Iexscan_c, MPI_Count, DECIDE_EXSCAN, TRIBUTARY_EXSCAN)
 ALLGATHER(Allgather_c, Iallgather_c, MPI_Count)
+ALLGATHERV(Allgatherv_c, Iallgatherv_c, MPI_Count, MPI_Aint, DECIDE_GATHER_BLOCKS_LARGE,
+           LARGE_BLOCKS)
 
 #define PERSISTENT_SCATTER(define, name, underlying_name, count_type, decision)                    \
     PERSISTENT(define, name, underlying_name,                                                      \
@@ -412,11 +582,22 @@ ALLGATHER(Allgather_c, Iallgather_c, MPI_Count)
                (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request),  \
                DECIDE_GATHER)
 
+#define PERSISTENT_GATHER_BLOCKS(define, name, underlying_name, count_type, place_type, decision)  \
+    PERSISTENT(define, name, underlying_name,                                                      \
+               (const void *sendbuf, count_type sendcount, MPI_Datatype sendtype, void *recvbuf,   \
+                const count_type recvcounts[], const place_type displs[], MPI_Datatype recvtype,   \
+                MPI_Comm comm, MPI_Info info, MPI_Request *request),                               \
+               (sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info,   \
+                request),                                                                          \
+               decision)
+
 PERSISTENT_SCATTER(INTERPOSE, Reduce_scatter_init, Reduce_scatter_init, int, DECIDE_SCATTER)
 PERSISTENT_SCATTER_BLOCK(INTERPOSE, Reduce_scatter_block_init, Reduce_scatter_block_init, int)
 PERSISTENT_SCAN(INTERPOSE, Scan_init, Scan_init, int, DECIDE_SCAN)
 PERSISTENT_SCAN(INTERPOSE, Exscan_init, Exscan_init, int, DECIDE_EXSCAN)
 PERSISTENT_GATHER(INTERPOSE, Allgather_init, Allgather_init, int)
+PERSISTENT_GATHER_BLOCKS(INTERPOSE, Allgatherv_init, Allgatherv_init, int, int,
+                         DECIDE_GATHER_BLOCKS)
 
 PERSISTENT_SCATTER(INTERPOSE, Reduce_scatter_init_c, Reduce_scatter_init_c, MPI_Count,
                    DECIDE_SCATTER_LARGE)
@@ -425,6 +606,8 @@ PERSISTENT_SCATTER_BLOCK(INTERPOSE, Reduce_scatter_block_init_c, Reduce_scatter_
 PERSISTENT_SCAN(INTERPOSE, Scan_init_c, Scan_init_c, MPI_Count, DECIDE_SCAN)
 PERSISTENT_SCAN(INTERPOSE, Exscan_init_c, Exscan_init_c, MPI_Count, DECIDE_EXSCAN)
 PERSISTENT_GATHER(INTERPOSE, Allgather_init_c, Allgather_init_c, MPI_Count)
+PERSISTENT_GATHER_BLOCKS(INTERPOSE, Allgatherv_init_c, Allgatherv_init_c, MPI_Count, MPI_Aint,
+                         DECIDE_GATHER_BLOCKS_LARGE)
 
 #ifdef OPEN_MPI
 PERSISTENT_SCATTER(INTERPOSE_EXTENSION, Reduce_scatter_init, X_Reduce_scatter_init, int,
@@ -434,4 +617,6 @@ PERSISTENT_SCATTER_BLOCK(INTERPOSE_EXTENSION, Reduce_scatter_block_init,
 PERSISTENT_SCAN(INTERPOSE_EXTENSION, Scan_init, X_Scan_init, int, DECIDE_SCAN)
 PERSISTENT_SCAN(INTERPOSE_EXTENSION, Exscan_init, X_Exscan_init, int, DECIDE_EXSCAN)
 PERSISTENT_GATHER(INTERPOSE_EXTENSION, Allgather_init, X_Allgather_init, int)
+PERSISTENT_GATHER_BLOCKS(INTERPOSE_EXTENSION, Allgatherv_init, X_Allgatherv_init, int, int,
+                         DECIDE_GATHER_BLOCKS)
 #endif

@@ -29,6 +29,33 @@ bool staging_accepts(MPI_Datatype datatype) {
            MPI_SUCCESS;
 }
 
+static MPI_Count count_of(const staging *through, int rank) {
+    return through->counts != NULL ? through->counts[rank] : through->large_counts[rank];
+}
+
+/* The program may change its arrays once a call is over. */
+static int load_blocks(staging *through) {
+    MPI_Aint lower = 0;
+    MPI_Aint extent = 0;
+    int error = underlying.Type_get_extent(through->to.datatype, &lower, &extent);
+    if (error != MPI_SUCCESS) {
+        return error;
+    }
+    through->blocks = malloc((size_t)through->ranks * sizeof *through->blocks);
+    if (through->blocks == NULL) {
+        return MPI_ERR_NO_MEM;
+    }
+    for (int rank = 0; rank < through->ranks; rank++) {
+        MPI_Aint place =
+            through->places != NULL ? through->places[rank] : through->large_places[rank];
+        through->blocks[rank] = (staging_block){
+            .offset_bytes = place * extent,
+            .count = (int)count_of(through, rank),
+        };
+    }
+    return MPI_SUCCESS;
+}
+
 static int load_cuts(staging *through, tributary_operation *operation) {
     through->cuts = malloc(((size_t)through->ranks + 1) * sizeof *through->cuts);
     if (through->cuts == NULL) {
@@ -37,8 +64,7 @@ static int load_cuts(staging *through, tributary_operation *operation) {
     uint64_t end = 0;
     for (int rank = 0; rank < through->ranks; rank++) {
         through->cuts[rank] = end;
-        end += through->counts != NULL ? (uint64_t)through->counts[rank]
-                                       : (uint64_t)through->large_counts[rank];
+        end += (uint64_t)count_of(through, rank);
     }
     through->cuts[through->ranks] = end;
     operation->cuts = through->cuts;
@@ -80,18 +106,17 @@ static int pack(const staging *through, const staging_side *from) {
                            through->len_bytes, &position, shim_self);
 }
 
-/* MPI_Unpack of the dense copy to this rank's elements. */
-static int unpack(const staging *through, const staging_side *to) {
+/* MPI_Unpack of the dense copy, from `position` on, to elements of this rank. */
+static int unpack(const staging *through, const staging_side *to, int position) {
     if (to->user == MPI_BOTTOM) {
         staging_side seen;
         int error = see_from(through->bytes, to, &seen);
         if (error == MPI_SUCCESS) {
-            error = unpack(through, &seen);
+            error = unpack(through, &seen, position);
             underlying.Type_free(&seen.datatype);
         }
         return error;
     }
-    int position = 0;
     return underlying.Unpack(through->bytes, through->len_bytes, &position, to->user, to->count,
                              to->datatype, shim_self);
 }
@@ -115,6 +140,9 @@ static int allocate_copy(staging *through, bool keep, tributary_operation *opera
 /* Allocates everything and fills in the cuts. */
 static int allocate(staging *through, bool keep, tributary_operation *operation) {
     int error = through->needs_cuts ? load_cuts(through, operation) : MPI_SUCCESS;
+    if (error == MPI_SUCCESS && through->padded_bytes > 0) {
+        error = load_blocks(through);
+    }
     if (error == MPI_SUCCESS && through->needed) {
         error = allocate_copy(through, keep, operation);
     }
@@ -122,7 +150,12 @@ static int allocate(staging *through, bool keep, tributary_operation *operation)
 }
 
 int staging_pack(const staging *through) {
-    if (!through->needed || !through->packs) {
+    if (!through->needed) {
+        return MPI_SUCCESS;
+    }
+    /* What pads the block is sent too. */
+    memset(through->bytes + through->packed_at, 0, (size_t)through->padded_bytes);
+    if (!through->packs) {
         return MPI_SUCCESS;
     }
     return pack(through, &through->from);
@@ -155,7 +188,20 @@ int staging_unload(staging *through) {
     if (!through->needed || !through->unpacks) {
         return MPI_SUCCESS;
     }
-    return unpack(through, &through->to);
+    if (through->blocks == NULL) {
+        return unpack(through, &through->to, 0);
+    }
+    int error = MPI_SUCCESS;
+    for (int rank = 0; rank < through->ranks && error == MPI_SUCCESS; rank++) {
+        const staging_block *block = &through->blocks[rank];
+        const staging_side to = {
+            .user = (char *)through->to.user + block->offset_bytes,
+            .count = block->count,
+            .datatype = through->to.datatype,
+        };
+        error = block->count > 0 ? unpack(through, &to, rank * through->padded_bytes) : MPI_SUCCESS;
+    }
+    return error;
 }
 
 void staging_free(staging *through) {
@@ -169,6 +215,8 @@ void staging_free(staging *through) {
     }
     free(through->bytes);
     free(through->cuts);
+    free(through->blocks);
     through->bytes = NULL;
     through->cuts = NULL;
+    through->blocks = NULL;
 }

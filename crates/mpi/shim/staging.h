@@ -18,6 +18,12 @@ typedef struct staging_side {
     MPI_Datatype datatype;
 } staging_side;
 
+/* One rank's block of a buffer whose blocks differ. */
+typedef struct staging_block {
+    MPI_Aint offset_bytes; /* from the start of the buffer */
+    int count;
+} staging_block;
+
 typedef struct staging {
     bool needed;       /* a dense copy */
     bool packs;        /* from this rank's elements, `from` */
@@ -34,6 +40,10 @@ typedef struct staging {
     const int *counts; /* elements of each rank's block, in one of two arrays */
     const MPI_Count *large_counts;
     int ranks;
+    int padded_bytes;  /* if not 0: the blocks of `to` lie anywhere, and take up so much each in the dense copy */
+    const int *places; /* where each block begins, in extents of the datatype, in one of two arrays */
+    const MPI_Aint *large_places;
+    staging_block *blocks;
 } staging;
 
 /* Whether an operation needs no such memory. */

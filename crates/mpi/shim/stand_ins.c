@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,56 +82,67 @@ NARROW(Allgather_init_c, Allgather_init, largest(source, sent, received),
        (GATHER, MPI_Info info, MPI_Request *request), (GATHER_ARGUMENTS, info, request))
 
 /*
- * Counts of blocks as int. The MPI may read them until a nonblocking operation is over, and nobody tells us
- * when; so they are kept. A program uses few different ones.
+ * Counts and displacements of blocks as int. The MPI may read them until a nonblocking operation is over, and
+ * nobody tells us when; so they are kept. A program uses few different ones.
  */
-typedef struct kept_counts {
-    struct kept_counts *next;
+typedef struct kept_numbers {
+    struct kept_numbers *next;
     int ranks;
-    int counts[];
-} kept_counts;
+    int numbers[];
+} kept_numbers;
+
+/* Numbers of either kind for each rank; the other is null. */
+typedef struct wide_numbers {
+    const MPI_Count *counts;
+    const MPI_Aint *displacements;
+} wide_numbers;
 
 static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
-static kept_counts *kept;
+static kept_numbers *kept;
 
-static bool are_counts(const int *narrow, const MPI_Count *wide, int ranks) {
+static int64_t number_at(wide_numbers wide, int rank) {
+    return wide.counts != NULL ? (int64_t)wide.counts[rank] : (int64_t)wide.displacements[rank];
+}
+
+static bool are_numbers(const int *narrow, wide_numbers wide, int ranks) {
     for (int rank = 0; rank < ranks; rank++) {
-        if (narrow[rank] != wide[rank]) {
+        if (narrow[rank] != number_at(wide, rank)) {
             return false;
         }
     }
     return true;
 }
 
-static kept_counts *find_counts(const MPI_Count *wide, int ranks) {
-    for (kept_counts *entry = kept; entry != NULL; entry = entry->next) {
-        if (entry->ranks == ranks && are_counts(entry->counts, wide, ranks)) {
+static kept_numbers *find_numbers(wide_numbers wide, int ranks) {
+    for (kept_numbers *entry = kept; entry != NULL; entry = entry->next) {
+        if (entry->ranks == ranks && are_numbers(entry->numbers, wide, ranks)) {
             return entry;
         }
     }
     return NULL;
 }
 
-static kept_counts *new_counts(const MPI_Count *wide, int ranks) {
-    kept_counts *entry = malloc(sizeof *entry + sizeof *entry->counts * (size_t)ranks);
+static kept_numbers *new_numbers(wide_numbers wide, int ranks) {
+    kept_numbers *entry = malloc(sizeof *entry + sizeof *entry->numbers * (size_t)ranks);
     if (entry == NULL) {
         return NULL;
     }
     entry->ranks = ranks;
     for (int rank = 0; rank < ranks; rank++) {
-        entry->counts[rank] = (int)wide[rank];
+        entry->numbers[rank] = (int)number_at(wide, rank);
     }
     entry->next = kept;
     kept = entry;
     return entry;
 }
 
-/* The counts as int. Null, with the error raised: one is too large, or there is no memory. */
-static const int *narrowed(const MPI_Count *wide, MPI_Comm comm, int *error) {
+/* The numbers as int. Null, with the error raised: one is too large, or there is no memory. */
+static const int *narrowed(wide_numbers wide, MPI_Comm comm, int *error) {
     int ranks = 0;
     *error = underlying.Comm_size(comm, &ranks);
     for (int rank = 0; *error == MPI_SUCCESS && rank < ranks; rank++) {
-        if (wide[rank] > INT_MAX) {
+        int64_t number = number_at(wide, rank);
+        if (number > INT_MAX || number < INT_MIN) {
             *error = refuse(comm);
         }
     }
@@ -138,20 +150,20 @@ static const int *narrowed(const MPI_Count *wide, MPI_Comm comm, int *error) {
         return NULL;
     }
     pthread_mutex_lock(&keeping);
-    kept_counts *entry = find_counts(wide, ranks);
-    entry = entry != NULL ? entry : new_counts(wide, ranks);
+    kept_numbers *entry = find_numbers(wide, ranks);
+    entry = entry != NULL ? entry : new_numbers(wide, ranks);
     pthread_mutex_unlock(&keeping);
     if (entry == NULL) {
         *error = MPI_ERR_NO_MEM;
         underlying.Comm_call_errhandler(comm, *error);
         return NULL;
     }
-    return entry->counts;
+    return entry->numbers;
 }
 
 void stand_ins_close(void) {
     while (kept != NULL) {
-        kept_counts *next = kept->next;
+        kept_numbers *next = kept->next;
         free(kept);
         kept = next;
     }
@@ -163,14 +175,14 @@ void stand_ins_close(void) {
 
 STAND_IN(Reduce_scatter_c, (SCATTER)) {
     int error = MPI_SUCCESS;
-    const int *narrow = narrowed(counts, comm, &error);
+    const int *narrow = narrowed((wide_numbers){.counts = counts}, comm, &error);
     return narrow != NULL ? underlying.Reduce_scatter(source, target, narrow, datatype, op, comm)
                           : error;
 }
 
 STAND_IN(Ireduce_scatter_c, (SCATTER, MPI_Request *request)) {
     int error = MPI_SUCCESS;
-    const int *narrow = narrowed(counts, comm, &error);
+    const int *narrow = narrowed((wide_numbers){.counts = counts}, comm, &error);
     return narrow != NULL
                ? underlying.Ireduce_scatter(source, target, narrow, datatype, op, comm, request)
                : error;
@@ -178,11 +190,47 @@ STAND_IN(Ireduce_scatter_c, (SCATTER, MPI_Request *request)) {
 
 STAND_IN(Reduce_scatter_init_c, (SCATTER, MPI_Info info, MPI_Request *request)) {
     int error = MPI_SUCCESS;
-    const int *narrow = narrowed(counts, comm, &error);
+    const int *narrow = narrowed((wide_numbers){.counts = counts}, comm, &error);
     return narrow != NULL ? underlying.Reduce_scatter_init(source, target, narrow, datatype, op, comm,
                                                            info, request)
                           : error;
 }
+
+/* The counts and displacements of an allgatherv as int. False, with the error raised, as above. */
+static bool narrow_blocks(MPI_Count sent, const MPI_Count *counts, const MPI_Aint *displacements,
+                          MPI_Comm comm, const int **narrow, const int **places, int *error) {
+    if (sent > INT_MAX) {
+        *error = refuse(comm);
+        return false;
+    }
+    *narrow = narrowed((wide_numbers){.counts = counts}, comm, error);
+    if (*narrow == NULL) {
+        return false;
+    }
+    *places = narrowed((wide_numbers){.displacements = displacements}, comm, error);
+    return *places != NULL;
+}
+
+/* `further` are the parameters behind the communicator; the lists come without their parentheses. */
+#define NARROW_BLOCKS(name, older, further, further_arguments)                                     \
+    STAND_IN(name, (const void *source, MPI_Count sent, MPI_Datatype sent_type, void *target,      \
+                    const MPI_Count counts[], const MPI_Aint displacements[],                      \
+                    MPI_Datatype received_type, MPI_Comm comm further)) {                          \
+        int error = MPI_SUCCESS;                                                                   \
+        const int *narrow = NULL;                                                                  \
+        const int *places = NULL;                                                                  \
+        MPI_Count read = source != MPI_IN_PLACE ? sent : 0;                                        \
+        return narrow_blocks(read, counts, displacements, comm, &narrow, &places, &error)          \
+                   ? underlying.older(source, (int)read, sent_type, target, narrow, places,        \
+                                      received_type, comm further_arguments)                       \
+                   : error;                                                                        \
+    }
+#define WITH(...) , __VA_ARGS__
+
+NARROW_BLOCKS(Allgatherv_c, Allgatherv, , )
+NARROW_BLOCKS(Iallgatherv_c, Iallgatherv, WITH(MPI_Request *request), WITH(request))
+NARROW_BLOCKS(Allgatherv_init_c, Allgatherv_init, WITH(MPI_Info info, MPI_Request *request),
+              WITH(info, request))
 
 #ifdef OPEN_MPI
 /* Open MPI 4.1 has the persistent collectives as extensions. */
@@ -215,6 +263,11 @@ BY_EXTENSION(Allgather_init,
              (const void *source, int sent, MPI_Datatype sent_type, void *target, int received,
               MPI_Datatype received_type, PERSISTENT),
              (source, sent, sent_type, target, received, received_type, PERSISTENT_ARGUMENTS))
+BY_EXTENSION(Allgatherv_init,
+             (const void *source, int sent, MPI_Datatype sent_type, void *target, const int counts[],
+              const int displacements[], MPI_Datatype received_type, PERSISTENT),
+             (source, sent, sent_type, target, counts, displacements, received_type,
+              PERSISTENT_ARGUMENTS))
 #endif
 
 /*

@@ -30,7 +30,7 @@
     X(Allreduce) X(Reduce) X(Barrier) X(Bcast)                                                     \
     X(Iallreduce) X(Ireduce) X(Ibarrier) X(Ibcast)                                                 \
     X(Reduce_scatter) X(Reduce_scatter_block) X(Scan) X(Exscan)                                    \
-    X(Ireduce_scatter) X(Ireduce_scatter_block) X(Iallgather) X(Iscan) X(Iexscan)                  \
+    X(Ireduce_scatter) X(Ireduce_scatter_block) X(Iallgather) X(Iallgatherv) X(Iscan) X(Iexscan)   \
     X(Wait) X(Waitall) X(Waitany) X(Waitsome)                                                      \
     X(Test) X(Testall) X(Testany) X(Testsome) X(Request_get_status) X(Request_free)                \
     X(Recv_init) X(Start) X(Startall)                                                              \
@@ -44,7 +44,7 @@
     X(Comm_delete_attr)                                                                            \
     X(Comm_call_errhandler) X(Comm_get_errhandler) X(Comm_set_errhandler) X(Errhandler_free)       \
     X(Add_error_class) X(Add_error_code) X(Add_error_string)                                       \
-    X(Allgather) X(Gather) X(Gatherv) X(Iprobe)                                                    \
+    X(Allgather) X(Allgatherv) X(Gather) X(Gatherv) X(Iprobe)                                      \
     X(Type_get_envelope) X(Type_get_contents)                                                      \
     X(Type_size) X(Type_get_extent) X(Type_dup) X(Type_free) X(Type_create_hindexed)               \
     X(Type_commit) X(Pack) X(Unpack)                                                               \
@@ -61,7 +61,7 @@
 /* The persistent collectives; in Open MPI 4.1 they begin with MPIX_, and those stand in. */
 #define UNDERLYING_FUNCTIONS_PERSISTENT(X)                                                         \
     X(Allreduce_init) X(Reduce_init) X(Bcast_init) X(Barrier_init)                                 \
-    X(Reduce_scatter_init) X(Reduce_scatter_block_init) X(Allgather_init)                          \
+    X(Reduce_scatter_init) X(Reduce_scatter_block_init) X(Allgather_init) X(Allgatherv_init)       \
     X(Scan_init) X(Exscan_init)
 
 /* MPI 2.2 has them. Without MPI_Reduce_local, operators of the program are left to the MPI. */
@@ -71,11 +71,12 @@
 /* These have stand-ins: they can always be called. */
 #define UNDERLYING_FUNCTIONS_NEWER(X)                                                              \
     X(Allreduce_c) X(Reduce_c) X(Bcast_c) X(Iallreduce_c) X(Ireduce_c) X(Ibcast_c)                 \
-    X(Reduce_scatter_c) X(Reduce_scatter_block_c) X(Allgather_c) X(Scan_c) X(Exscan_c)             \
-    X(Ireduce_scatter_c) X(Ireduce_scatter_block_c) X(Iallgather_c) X(Iscan_c) X(Iexscan_c)        \
+    X(Reduce_scatter_c) X(Reduce_scatter_block_c) X(Allgather_c) X(Allgatherv_c)                   \
+    X(Scan_c) X(Exscan_c) X(Ireduce_scatter_c) X(Ireduce_scatter_block_c)                          \
+    X(Iallgather_c) X(Iallgatherv_c) X(Iscan_c) X(Iexscan_c)                                       \
     X(Allreduce_init_c) X(Reduce_init_c) X(Bcast_init_c)                                           \
     X(Reduce_scatter_init_c) X(Reduce_scatter_block_init_c) X(Allgather_init_c)                    \
-    X(Scan_init_c) X(Exscan_init_c)                                                                \
+    X(Allgatherv_init_c) X(Scan_init_c) X(Exscan_init_c)                                                                \
     X(Request_get_status_all) X(Request_get_status_any) X(Request_get_status_some) X(Op_create_c)
 
 #if MPI_VERSION >= 4
