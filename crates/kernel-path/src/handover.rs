@@ -7,7 +7,6 @@
 //! why nothing is lost or counted twice.
 
 use std::net::SocketAddrV4;
-use std::time::Instant;
 
 use tributary_protocol::node::{FrameError, Node, PortId, Wait, WaitsFor};
 use tributary_protocol::payloads::Payloads;
@@ -96,7 +95,7 @@ impl Handover {
     /// If its tables have no room for such a group.
     pub fn admit(
         &mut self,
-        now: Instant,
+        now: Time,
         node: &Node,
         group: GroupId,
         path: impl Fn(PortId) -> Option<DatagramPath>,
@@ -167,11 +166,11 @@ impl Handover {
         for held in gathered {
             hand_held(node, group, now, held, payloads);
         }
-        self.forget(Instant::now(), group);
+        self.forget(now, group);
     }
 
     /// Ends the program's service to a group that is gone.
-    pub fn forget(&mut self, now: Instant, group: GroupId) {
+    pub fn forget(&mut self, now: Time, group: GroupId) {
         if let Some(place) = self.places.get_mut(group.0 as usize).and_then(Option::take) {
             self.tables.remove(now, place);
         }
