@@ -10,9 +10,10 @@ test-kernel: kernel-tools ## Compare the kernel path with the process: 10^8 sums
 	TRIBUTARY_ARITHMETIC_PAIRS=100000000 TRIBUTARY_DIFFERENTIAL_RUNS=30000 \
 		$(CARGO) test --release --locked -p tributary-kernel-path -- --nocapture
 
-# What Rust's own sanitizers need is a nightly compiler; these two need none.
-test-kernel-memory: kernel-tools ## Feed any packets to the kernel path's program under Valgrind, with undefined behaviour trapped
-	CFLAGS="-fsanitize=undefined -fsanitize-undefined-trap-on-error" TRIBUTARY_FUZZ_RUNS=500 \
-		$(CARGO) test --locked --target-dir $(CARGO_TARGET_DIR)/trapping \
-		--config 'target."cfg(all())".runner = ["valgrind", "-q", "--error-exitcode=1"]' \
+# The C source only: the sanitizers of Rust need a nightly compiler.
+test-kernel-memory: kernel-tools ## Feed any packets to the kernel path's program, with its memory and its arithmetic watched
+	CFLAGS="-fsanitize=address,undefined -fsanitize-undefined-trap-on-error" \
+		RUSTFLAGS="-Clink-arg=-lasan" ASAN_OPTIONS=detect_leaks=0 \
+		$(CARGO) test --locked --target-dir $(CARGO_TARGET_DIR)/sanitized \
+		--config 'target."cfg(all())".runner = ["env", "LD_PRELOAD=$(shell $(CC) -print-file-name=libasan.so)"]' \
 		-p tributary-kernel-path --test fuzz_smoke -- --nocapture
