@@ -43,11 +43,13 @@ pub enum Bug {
     WithdrawnIsTheEnd = 16,
     /// Where the next boundary lies is forgotten, unless there is a grant.
     BoundaryForgotten = 17,
+    /// A node's machine is not told of results that were made inside the kernel.
+    ResultsUntold = 18,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::DoubleCount,
         Self::DoubleDatagram,
         Self::SharedLock,
@@ -65,6 +67,7 @@ impl Bug {
         Self::CompletedForgotten,
         Self::WithdrawnIsTheEnd,
         Self::BoundaryForgotten,
+        Self::ResultsUntold,
     ];
 }
 

@@ -3,24 +3,19 @@
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints what it measures")]
 
-#[path = "../tests/differential/packets.rs"]
-#[allow(dead_code, reason = "shared with the differential test")]
-mod packets;
-
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::time::Instant;
 
 use aya::programs::{TestRun, TestRunOptions};
 use rustix::thread::UnshareFlags;
 use tributary_kernel_path::coverage::{Fold, fold};
+use tributary_kernel_path::user_space::packets::{Checksum, packet};
 use tributary_kernel_path::{ChildTerms, GroupTerms, Program, Tables};
+use tributary_protocol::Time;
 use tributary_protocol_testing::frames::{encode, part, sequence};
 use tributary_wire::frame::{Edge, Header, Message, Shape};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator, Sequence,
 };
-
-use packets::{Checksum, packet};
 
 const CHILDREN: usize = 8;
 const WINDOW: u16 = 8;
@@ -83,7 +78,7 @@ fn run(program: &mut Program, bytes: &[u8]) -> u64 {
 }
 
 fn median_ns(program: &mut Program, tables: &mut Tables, shape: Shape) -> u64 {
-    let place = tables.admit(Instant::now(), &terms()).expect("there is a place");
+    let place = tables.admit(Time(0), &terms()).expect("there is a place");
     let mut last: Vec<_> = (0..ROUNDS)
         .map(|number| {
             for child in 1..CHILDREN {
@@ -96,7 +91,7 @@ fn median_ns(program: &mut Program, tables: &mut Tables, shape: Shape) -> u64 {
             took
         })
         .collect();
-    tables.remove(Instant::now(), place);
+    tables.remove(Time(0), place);
     last.sort_unstable();
     last[last.len() / 2]
 }

@@ -7,10 +7,11 @@
 //! why nothing is lost or counted twice.
 
 use std::net::SocketAddrV4;
-use std::time::Instant;
 
 use tributary_protocol::node::{FrameError, Node, PortId, Wait, WaitsFor};
 use tributary_protocol::payloads::Payloads;
+#[cfg(feature = "planted-bugs")]
+use tributary_protocol::planted;
 use tributary_protocol::{Carrier, Time};
 use tributary_wire::frame::{Header, Message, Part};
 use tributary_wire::{GroupId, Sequence};
@@ -96,7 +97,7 @@ impl Handover {
     /// If its tables have no room for such a group.
     pub fn admit(
         &mut self,
-        now: Instant,
+        now: Time,
         node: &Node,
         group: GroupId,
         path: impl Fn(PortId) -> Option<DatagramPath>,
@@ -167,11 +168,11 @@ impl Handover {
         for held in gathered {
             hand_held(node, group, now, held, payloads);
         }
-        self.forget(Instant::now(), group);
+        self.forget(now, group);
     }
 
     /// Ends the program's service to a group that is gone.
-    pub fn forget(&mut self, now: Instant, group: GroupId) {
+    pub fn forget(&mut self, now: Time, group: GroupId) {
         if let Some(place) = self.places.get_mut(group.0 as usize).and_then(Option::take) {
             self.tables.remove(now, place);
         }
@@ -196,6 +197,10 @@ impl Handover {
 
     /// Tells the machine of all results that the program has made and the machine does not have.
     fn catch_up(&self, node: &mut Node, group: GroupId, payloads: &mut impl Payloads) {
+        #[cfg(feature = "planted-bugs")]
+        if planted::is_planted(planted::Bug::ResultsUntold) {
+            return;
+        }
         let Some(place) = self.place(group) else { return };
         for word in self.tables.words(place) {
             if word.phase() != Phase::Done || node.segment(group, word.sequence()) == Some(true) {

@@ -12,7 +12,7 @@
 //! - [`Tables`]: groups that the program serves, and sequences that change hands.
 //! - [`Handover`]: a node's machine and the program as one.
 //! - [`coverage`]: which operations it takes.
-//! - `user_space` (a feature, for tests): the same source as a function.
+//! - `user_space` (a feature, for tests, fuzzers and the swarm): the same source as a function.
 //!
 //! Owns the program, its tables and their layout, and what changes hands. Must not know links or sockets.
 

@@ -1,11 +1,11 @@
-//! Accesses to what program and process both change. With the feature `user-space` a test may follow them, and let
+//! Accesses to what program and process both change. With the feature `interleavings` a test may follow them, and let
 //! other threads run in between; without it, nothing happens.
 
-#[cfg(feature = "user-space")]
+#[cfg(feature = "interleavings")]
 use std::cell::RefCell;
 
 /// What a thread is about to do.
-#[cfg(feature = "user-space")]
+#[cfg(feature = "interleavings")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// To read or change what others change.
@@ -14,21 +14,21 @@ pub enum Step {
     Wait,
 }
 
-#[cfg(feature = "user-space")]
+#[cfg(feature = "interleavings")]
 type Follower = Box<dyn FnMut(Step)>;
 
-#[cfg(feature = "user-space")]
+#[cfg(feature = "interleavings")]
 thread_local! {
     static FOLLOWER: RefCell<Option<Follower>> = const { RefCell::new(None) };
 }
 
 /// Has every step of this thread followed from now on.
-#[cfg(feature = "user-space")]
+#[cfg(feature = "interleavings")]
 pub fn follow(follower: impl FnMut(Step) + 'static) {
     FOLLOWER.set(Some(Box::new(follower)));
 }
 
-#[cfg(feature = "user-space")]
+#[cfg(feature = "interleavings")]
 fn tell(step: Step) {
     FOLLOWER.with_borrow_mut(|follower| {
         if let Some(follower) = follower {
@@ -39,13 +39,13 @@ fn tell(step: Step) {
 
 /// Before an access.
 pub(crate) fn step() {
-    #[cfg(feature = "user-space")]
+    #[cfg(feature = "interleavings")]
     tell(Step::Access);
 }
 
 /// Before looking again at what only another thread changes.
 pub(crate) fn wait() {
     std::hint::spin_loop();
-    #[cfg(feature = "user-space")]
+    #[cfg(feature = "interleavings")]
     tell(Step::Wait);
 }

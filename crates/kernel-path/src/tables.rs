@@ -9,8 +9,8 @@ use std::io;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
-use std::time::{Duration, Instant};
 
+use tributary_protocol::Time;
 use tributary_wire::frame::{Part, RetransmitState, Shape, Target};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator, SegmentIndex,
@@ -26,7 +26,7 @@ use crate::word::{Phase, Word};
 
 /// How long a place rests before another group gets it. A run of the program that began before the group
 /// was removed is over long before.
-const REST: Duration = Duration::from_secs(1);
+const REST_NS: u64 = 1_000_000_000;
 
 /// Finds a group's place by its number and epoch.
 pub trait Directory: Send {
@@ -175,7 +175,7 @@ pub struct Tables {
 
 #[derive(Clone, Copy)]
 enum Use {
-    Free { since: Option<Instant> },
+    Free { since: Option<Time> },
     Taken { key: u64, slots: usize, children: usize },
 }
 
@@ -190,7 +190,7 @@ impl Tables {
     ///
     /// # Errors
     /// If it can't; the tables are as before.
-    pub fn admit(&mut self, now: Instant, terms: &GroupTerms) -> Result<PlaceId, AdmitError> {
+    pub fn admit(&mut self, now: Time, terms: &GroupTerms) -> Result<PlaceId, AdmitError> {
         let children = terms.children.len();
         if children > CHILDREN_MAX {
             return Err(AdmitError::TooManyChildren { children });
@@ -200,7 +200,7 @@ impl Tables {
             return Err(AdmitError::TooWide { window: terms.window });
         }
         let is_rested = |place: &Use| match place {
-            Use::Free { since } => since.is_none_or(|since| now >= since + REST),
+            Use::Free { since } => since.is_none_or(|since| now.since_ns(since) >= REST_NS),
             Use::Taken { .. } => false,
         };
         let index = self.places.iter().position(is_rested).ok_or(AdmitError::Full)?;
@@ -217,7 +217,7 @@ impl Tables {
     ///
     /// # Panics
     /// If the place is not taken.
-    pub fn remove(&mut self, now: Instant, PlaceId(index): PlaceId) {
+    pub fn remove(&mut self, now: Time, PlaceId(index): PlaceId) {
         let Use::Taken { key, .. } = self.places[index] else { panic!("a place is removed once") };
         self.switch(index, false);
         // If the entry is gone already, the program does not find the place either.

@@ -2,15 +2,19 @@
 
 #![allow(unsafe_code, reason = "calls C")]
 
+pub mod packets;
+
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use tributary_wire::{Datatype, Operator};
+use tributary_wire::{Datatype, GroupId, Operator};
 
 use crate::layout::{PLACES, SLOTS_PER_PLACE, Slot};
+#[cfg(feature = "interleavings")]
 pub use crate::steps::{Step, follow};
 use crate::tables::{Directory, Memory, Tables};
+use crate::word::Word;
 
 /// What the program says of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +40,19 @@ pub struct SentPacket {
 pub struct UserSpace {
     world: Arc<World>,
     memory: Arc<Memory>,
+}
+
+/// A group that the program serves, as it lies in the tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// The group.
+    pub group: GroupId,
+    /// Segments in flight at most.
+    pub window: u16,
+    /// How many children it has.
+    pub children: usize,
+    /// The words of its slots.
+    pub words: Vec<Word>,
 }
 
 /// `struct packet` of `user.c`.
@@ -125,6 +142,27 @@ impl UserSpace {
         let start = self.memory.slot(0, 0).cast::<u8>();
         // SAFETY: so many slots lie in the mapping, one behind the other.
         unsafe { std::slice::from_raw_parts(start, bytes) }.to_vec()
+    }
+
+    /// The groups that the program serves.
+    #[must_use]
+    pub fn served(&self) -> Vec<Served> {
+        // Acquire: pairs with the switch that is set when a place is filled in.
+        let is_on = |index: &usize| self.memory.is_on(*index).load(Ordering::Acquire) != 0;
+        let served = (0..PLACES).filter(is_on).map(|index| {
+            // SAFETY: the place lies in the mapping; while it is on, nothing that is read here is written.
+            let place = unsafe { &*self.memory.place(index) };
+            let slots = 0..=place.slot_mask as usize;
+            Served {
+                group: GroupId(place.group),
+                window: place.window as u16,
+                children: place.children as usize,
+                words: slots
+                    .map(|slot| Word(self.memory.word(index, slot).load(Ordering::Acquire)))
+                    .collect(),
+            }
+        });
+        served.collect()
     }
 
     /// Runs the program over a packet that came in through an interface. Returns its verdict and all

@@ -75,19 +75,28 @@ impl Word {
     /// Whether a run of the program writes in the slot: it is being opened, a lane is being filled, or the result
     /// is being made.
     pub(crate) fn is_being_written(self, children: usize) -> bool {
-        let filled = (self.0 >> 3 & 31) as usize;
         match self.phase() {
             Phase::Opening => true,
-            Phase::Gathering => filled == children || filled < self.claims(),
+            Phase::Gathering => self.filled() == children || self.filled() < self.claims(),
             _ => false,
         }
     }
 
-    fn claims(self) -> usize {
+    /// How many children have claimed their lane.
+    #[must_use]
+    pub fn claims(self) -> usize {
         (0..CHILDREN_MAX).filter(|child| self.has_claim(*child)).count()
     }
 
-    pub(crate) fn has_claim(self, child: usize) -> bool {
+    /// How many of them have filled it.
+    #[must_use]
+    pub fn filled(self) -> usize {
+        (self.0 >> 3 & 31) as usize
+    }
+
+    /// Whether a child has claimed its lane.
+    #[must_use]
+    pub fn has_claim(self, child: usize) -> bool {
         debug_assert!(child < CHILDREN_MAX);
         self.0 >> (8 + child) & 1 == 1
     }

@@ -97,6 +97,10 @@ impl World<'_> {
         if arenas > 0 {
             return Some(format!("{arenas} arenas"));
         }
+        let served = host.groups_in_kernel();
+        if served > 0 {
+            return Some(format!("{served} places of its kernel path"));
+        }
         let waiting = host.machine.streams_waiting();
         if waiting > 0 || !host.locks.is_quiet() {
             return Some(format!("a stream lock, for which {waiting} groups wait"));

@@ -68,6 +68,7 @@ impl World<'_> {
             let segment_max_bytes = self.datagram_segment_max_bytes();
             self.node(node).takes_datagrams = true;
             self.node(node).machine.take_datagrams(UDP_PORT, segment_max_bytes);
+            self.equip_with_kernel_path(node);
         }
     }
 
@@ -90,7 +91,7 @@ impl World<'_> {
         }
     }
 
-    fn send_datagram(&mut self, link: u32, to: End, mut bytes: Vec<u8>) {
+    pub(super) fn send_datagram(&mut self, link: u32, to: End, mut bytes: Vec<u8>) {
         let plan =
             self.scenario.network.datagrams.expect("only a scenario with datagrams comes here");
         self.frames += 1;

@@ -21,6 +21,7 @@ mod datagrams;
 mod fault_record;
 mod inject;
 mod jobs;
+mod kernel_path;
 mod leaders;
 mod link;
 mod locks;
@@ -69,6 +70,8 @@ pub struct Outcome {
     pub completions_over_links: u64,
     /// Trees that members went back into, counted at every member.
     pub trees_regained: u64,
+    /// Segments that were completed or gathered inside a kernel.
+    pub segments_in_kernel: u64,
     /// Groups that failed at one or more members.
     pub groups_failed: u64,
     /// Faults that hit a target, by kind, in the order of [`FAULT_NAMES`].
@@ -114,6 +117,7 @@ fn run_scenario(scenario: &Scenario, keeps_trace: bool) -> Report {
         completions: world.completions,
         trees_regained: world.trees_regained,
         completions_over_links: world.completions_over_links,
+        segments_in_kernel: world.segments_in_kernel,
         groups_failed: world.runs.iter().filter(|run| failed(run)).count() as u64,
         faults: world.hits,
         violation: world.finding.as_ref().map(|finding| finding.violation.clone()),

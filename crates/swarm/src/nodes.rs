@@ -14,6 +14,7 @@ pub(super) use frames::brief;
 
 use super::agenda::{End, Item};
 use super::fault_record::Key;
+use super::kernel_path::KernelPath;
 use super::locks::Locks;
 use super::scenario::NodePlan;
 use super::verdict::Violation;
@@ -45,6 +46,7 @@ pub(super) struct NodeHost {
     /// Its stream locks as seen from outside.
     pub(super) locks: Locks,
     pub(super) takes_datagrams: bool,
+    pub(super) kernel_path: Option<Box<KernelPath>>,
     /// Its groups.
     pub(super) installed: Vec<Installed>,
 }
@@ -79,6 +81,7 @@ impl NodeHost {
             connecting: None,
             locks: Locks::default(),
             takes_datagrams: false,
+            kernel_path: None,
             installed: Vec::new(),
         }
     }
@@ -101,7 +104,7 @@ impl NodeHost {
         self.ports.iter()
     }
 
-    fn link_at(&self, port: PortId) -> Option<(u32, End)> {
+    pub(super) fn link_at(&self, port: PortId) -> Option<(u32, End)> {
         self.ports.at(port)
     }
 }
@@ -171,6 +174,9 @@ impl World<'_> {
                 if let Some((link, end)) = self.node(node).link_at(port) {
                     self.link(link).takes_datagrams[end as usize] = true;
                 }
+                if let Some(group) = self.node(node).machine.group_of_child(port) {
+                    self.offer_to_kernel(node, group);
+                }
             }
             Event::Datagrams { port, reachability } => {
                 let link = self.node(node).link_at(port).map(|(link, _)| link);
@@ -188,14 +194,17 @@ impl World<'_> {
             Event::Formed { group, epoch } => {
                 let key = self.installed_key(node, group, epoch);
                 self.trace.note(self.now, key, || format!("node {node}: formed"));
+                self.offer_to_kernel(node, group);
             }
             Event::Failed { group, epoch, abort } => {
+                self.forget_in_kernel(node, group);
                 let key = self.forget_installed(node, group, epoch);
                 let reason = super::verdict::words(abort);
                 self.trace.note(self.now, key, || format!("node {node}: failed, {reason}"));
                 self.say(node, NodeEvent::Failed { group, epoch, reason });
             }
             Event::Ended { group, epoch } => {
+                self.forget_in_kernel(node, group);
                 let key = self.forget_installed(node, group, epoch);
                 self.trace.note(self.now, key, || format!("node {node}: ended"));
                 self.say(node, NodeEvent::Ended { group, epoch });

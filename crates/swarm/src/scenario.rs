@@ -54,6 +54,8 @@ pub(super) struct NetworkPlan {
     pub(super) think_ns_max: u64,
     /// None if everything travels over links.
     pub(super) datagrams: Option<DatagramPlan>,
+    /// Whether datagrams meet the kernel path in front of some nodes.
+    pub(super) has_kernel_paths: bool,
 }
 
 /// Faults of datagrams, in parts of a thousand.

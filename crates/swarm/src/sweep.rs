@@ -37,6 +37,8 @@ pub struct Sweep {
     pub completions_over_links: u64,
     /// Trees that members went back into, counted at every member.
     pub trees_regained: u64,
+    /// Segments that were completed or gathered inside a kernel.
+    pub segments_in_kernel: u64,
     /// Sum of all trace hashes, so it does not depend on the order in which cores ran the seeds.
     pub trace_hash: u64,
     /// Seeds that failed, ascending.
@@ -55,6 +57,7 @@ impl Sweep {
             completions: outcome.completions,
             completions_over_links: outcome.completions_over_links,
             trees_regained: outcome.trees_regained,
+            segments_in_kernel: outcome.segments_in_kernel,
             trace_hash: outcome.trace_hash,
             failures: if outcome.violation.is_some() { vec![outcome] } else { Vec::new() },
         }
@@ -72,6 +75,7 @@ impl Sweep {
             completions: self.completions + other.completions,
             completions_over_links: self.completions_over_links + other.completions_over_links,
             trees_regained: self.trees_regained + other.trees_regained,
+            segments_in_kernel: self.segments_in_kernel + other.segments_in_kernel,
             trace_hash: self.trace_hash.wrapping_add(other.trace_hash),
             failures: self.failures,
         }

@@ -79,6 +79,7 @@ pub(super) struct World<'a> {
     pub(super) completions: u64,
     pub(super) completions_over_links: u64,
     pub(super) trees_regained: u64,
+    pub(super) segments_in_kernel: u64,
     /// Faults that hit a target, by kind.
     pub(super) hits: [u64; FAULT_NAMES.len()],
     pub(super) datagrams: Datagrams,
@@ -113,6 +114,7 @@ impl<'a> World<'a> {
             completions: 0,
             completions_over_links: 0,
             trees_regained: 0,
+            segments_in_kernel: 0,
             hits: [0; FAULT_NAMES.len()],
             datagrams: Datagrams::default(),
             spare: Vec::new(),

@@ -32,6 +32,7 @@ fn name(bug: Bug) -> &'static str {
         Bug::CompletedForgotten => "an operation that some have completed is started again",
         Bug::WithdrawnIsTheEnd => "a withdrawn group is not a lost tree",
         Bug::BoundaryForgotten => "the next boundary is forgotten",
+        Bug::ResultsUntold => "the machine is not told of results that were made inside the kernel",
         Bug::FewNodesNamed => "only the first six nodes of a group are said to be nodes",
     }
 }
@@ -48,6 +49,7 @@ fn kind(violation: &Violation) -> Option<&'static str> {
         | Violation::Starved { .. }
         | Violation::Treeless { .. }
         | Violation::Restless { .. } => Some("waits for ever"),
+        Violation::HonestRefused { .. } => Some("honest frame refused"),
         Violation::ForgeryAccepted { .. } => Some("damage accepted"),
         Violation::Misnamed { .. } => Some("misnamed"),
         Violation::Panicked { .. } => Some("panic"),

@@ -3,15 +3,15 @@
 //! compared before and after each. And packets for other nodes go on.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::time::Instant;
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use tributary_kernel_path::Counters;
+use tributary_kernel_path::user_space::packets::{Checksum, packet};
 use tributary_kernel_path::user_space::{UserSpace, Verdict};
+use tributary_protocol::Time;
 
 use crate::members::{self, Kind, Members};
-use crate::packets::{Checksum, packet};
 use crate::{bytes_of, group, hand, host, node};
 
 const RUNS: u64 = 40;
@@ -39,7 +39,7 @@ fn what_is_refused_stores_nothing() {
         let mut random = Pcg64::seed_from_u64(seed);
         let peers: Vec<_> = (0..4).map(|child| host(child, 4000 + child as u16)).collect();
         let (program, mut tables) = UserSpace::new();
-        tables.admit(Instant::now(), &group(8, &peers)).expect("there is a place");
+        tables.admit(Time(0), &group(8, &peers)).expect("there is a place");
         let mut members = Members::new(peers.len(), 8);
         for number in 0..SHOTS {
             let shot = members.next(&mut random, &peers);
@@ -70,7 +70,7 @@ fn what_is_refused_stores_nothing() {
 fn no_window_is_left() {
     let peers = [host(0, 4000)];
     let (program, mut tables) = UserSpace::new();
-    tables.admit(Instant::now(), &group(4, &peers)).expect("there is a place");
+    tables.admit(Time(0), &group(4, &peers)).expect("there is a place");
     let mut random = Pcg64::seed_from_u64(1);
     let mut members = Members::new(1, 4);
     let before = program.stored();
@@ -95,7 +95,7 @@ fn no_window_is_left() {
 fn a_packet_for_another_node_of_the_group_passes() {
     let peers = [host(0, 4000)];
     let (program, mut tables) = UserSpace::new();
-    tables.admit(Instant::now(), &group(4, &peers)).expect("there is a place");
+    tables.admit(Time(0), &group(4, &peers)).expect("there is a place");
     let mut members = Members::new(1, 4);
     let mut random = Pcg64::seed_from_u64(2);
     let shot = std::iter::repeat_with(|| members.next(&mut random, &peers))

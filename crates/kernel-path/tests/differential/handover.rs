@@ -6,11 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::time::{Duration, Instant};
 
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
+use tributary_kernel_path::user_space::packets::{Checksum, HEAD_BYTES, packet};
 use tributary_kernel_path::user_space::{UserSpace, Verdict};
 use tributary_kernel_path::{Arrival, Counters, DatagramPath, Handover};
 use tributary_protocol::node::{Node, PortId};
@@ -21,7 +21,6 @@ use tributary_reduce::oracle;
 use tributary_wire::frame::{Header, Message, Shape};
 use tributary_wire::{Datatype, OperationNumber, Operator};
 
-use crate::packets::{Checksum, HEAD_BYTES, packet};
 use crate::root::{GROUP, assert_lives, capability, edge, root, sent_by};
 
 const RUNS: u64 = 100;
@@ -54,7 +53,7 @@ struct World {
     handover: Handover,
     node: Node,
     memory: NodeMemory,
-    now: Instant,
+    now: Time,
     members: Vec<Member>,
     window: u32,
     shapes: BTreeMap<u32, Shape>,
@@ -94,7 +93,7 @@ impl World {
             handover: Handover::new(tables),
             node,
             memory,
-            now: Instant::now(),
+            now: Time(0),
             members: (0..children).map(|_| Member::default()).collect(),
             window: u32::from(window),
             shapes: BTreeMap::new(),
@@ -122,7 +121,7 @@ impl World {
     }
 
     fn admit(&mut self) {
-        self.now += Duration::from_secs(2);
+        self.now = self.now.after_ns(2_000_000_000);
         self.handover
             .admit(self.now, &self.node, GROUP, |port| Some(path(port)))
             .expect("a rested place is free");

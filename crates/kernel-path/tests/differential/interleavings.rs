@@ -8,16 +8,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddrV4;
 use std::sync::Mutex;
-use std::time::Instant;
 
+use tributary_kernel_path::user_space::packets::{Checksum, HEAD_BYTES, packet};
 use tributary_kernel_path::user_space::{UserSpace, Verdict};
 use tributary_kernel_path::{Answered, Held, PlaceId, Tables, Taken};
+use tributary_protocol::Time;
 use tributary_protocol_testing::frames::{decode, encode, part, sequence};
 use tributary_reduce::oracle;
 use tributary_wire::frame::{Header, Message, Shape};
 use tributary_wire::{Datatype, OperationNumber, Operator};
 
-use crate::packets::{Checksum, HEAD_BYTES, packet};
 use crate::root::edge;
 use crate::turns::{Part, all_orders};
 use crate::{group, host, node};
@@ -115,7 +115,7 @@ impl Scenario {
         let orders = all_orders(interruptions, |run| {
             let (program, mut tables) = UserSpace::new();
             let terms = group(self.window, &peers());
-            let place = tables.admit(Instant::now(), &terms).expect("there is a place");
+            let place = tables.admit(Time(0), &terms).expect("there is a place");
             let process = Process { tables, place };
             for number in 0..MET {
                 for child in 0..CHILDREN {

@@ -3,14 +3,13 @@
 //! are compared. Packets sent before the last go out of a loopback interface that is down, in a network
 //! namespace of the test's own.
 
-use std::time::Instant;
-
 use aya::programs::{TestRun, TestRunOptions};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use rustix::thread::UnshareFlags;
 use tributary_kernel_path::user_space::{UserSpace, Verdict};
 use tributary_kernel_path::{Phase, Program, Tables};
+use tributary_protocol::Time;
 use tributary_wire::Sequence;
 
 use crate::members::{self, Kind, Members};
@@ -65,8 +64,8 @@ fn run(seed: u64, program: &mut Program, tables: &mut Tables) -> u64 {
     let peers: Vec<_> = (0..children).map(|child| host(child, 4000 + child as u16)).collect();
     let terms = group(window, &peers);
     let (user, mut user_tables) = UserSpace::new();
-    let in_user = user_tables.admit(Instant::now(), &terms).expect("there is a place");
-    let in_kernel = tables.admit(Instant::now(), &terms).expect("there is a place");
+    let in_user = user_tables.admit(Time(0), &terms).expect("there is a place");
+    let in_kernel = tables.admit(Time(0), &terms).expect("there is a place");
     let before = tables.counters();
     let mut members = Members::that_hand_off(children, window);
     for number in 0..SHOTS {
@@ -112,7 +111,7 @@ fn run(seed: u64, program: &mut Program, tables: &mut Tables) -> u64 {
     assert_eq!(after.gathered - before.gathered, user_tables.counters().gathered, "seed {seed}");
     assert_eq!(after.nacks - before.nacks, user_tables.counters().nacks, "seed {seed}");
     assert_eq!(after.damaged - before.damaged, user_tables.counters().damaged, "seed {seed}");
-    tables.remove(Instant::now(), in_kernel);
+    tables.remove(Time(0), in_kernel);
     SHOTS as u64
 }
 

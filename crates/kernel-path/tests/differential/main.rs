@@ -9,23 +9,22 @@ mod handover;
 mod interleavings;
 mod kernel;
 mod members;
-mod packets;
 mod process;
 mod root;
 mod threads;
 mod turns;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::time::Instant;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
+use tributary_kernel_path::user_space::packets::{Checksum, packet, parsed};
 use tributary_kernel_path::user_space::{UserSpace, Verdict};
 use tributary_kernel_path::{ChildTerms, GroupTerms};
+use tributary_protocol::Time;
 use tributary_wire::Sequence;
 
 use members::{Kind, Members, Shot};
-use packets::{Checksum, packet, parsed};
 use process::{PAYLOAD_MAX_BYTES, Process, Sent};
 use root::{EPOCH, GROUP, capability};
 
@@ -63,7 +62,7 @@ fn run(seed: u64, seen: &mut Seen) {
     let mut process = Process::new(window, &peers);
     let (program, mut tables) = UserSpace::new();
     let terms = group(window, &peers);
-    tables.admit(Instant::now(), &terms).expect("there is a place");
+    tables.admit(Time(0), &terms).expect("there is a place");
     let mut members = Members::new(children, window);
     for number in 0..SHOTS {
         let shot = members.next(&mut random, &peers);

@@ -7,11 +7,11 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
 use tributary_kernel_path::coverage::{self, Fold};
 use tributary_kernel_path::user_space::SentPacket;
+use tributary_kernel_path::user_space::packets::{Checksum, HEAD_BYTES};
 use tributary_protocol_testing::frames::{encode, part, sequence};
 use tributary_wire::frame::{Header, Message, Part, Shape};
 use tributary_wire::{Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator};
 
-use crate::packets::{Checksum, HEAD_BYTES};
 use crate::process::Sent;
 use crate::root::edge;
 

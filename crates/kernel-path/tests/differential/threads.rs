@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
+use tributary_kernel_path::user_space::packets::{Checksum, HEAD_BYTES, packet};
 use tributary_kernel_path::user_space::{UserSpace, Verdict, follow};
 use tributary_kernel_path::{AdmitError, Arrival, Counters, Handover};
 use tributary_protocol::node::{Node, PortId};
@@ -22,7 +23,6 @@ use tributary_wire::frame::{Header, Message, Shape};
 use tributary_wire::{OperationNumber, Operator};
 
 use crate::handover::{PAYLOAD_MAX_BYTES, any_shape, contribution, expected, path};
-use crate::packets::{Checksum, HEAD_BYTES, packet};
 use crate::root::{GROUP, assert_lives, edge, root, sent_by};
 
 const RUNS: u64 = 12;
@@ -156,6 +156,7 @@ impl Member<'_> {
 
 struct Process {
     seed: u64,
+    started: Instant,
     random: Pcg64,
     handover: Handover,
     node: Node,
@@ -164,6 +165,10 @@ struct Process {
 }
 
 impl Process {
+    fn now(&self) -> Time {
+        Time(self.started.elapsed().as_nanos() as u64)
+    }
+
     /// Serves until all members are gone.
     fn run(mut self, frames: &Receiver<Upward>) -> Counters {
         loop {
@@ -175,8 +180,9 @@ impl Process {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return self.handover.counters(),
             }
+            let now = self.now();
             match self.random.random_range(0..400) {
-                0 => self.handover.end(&mut self.node, GROUP, Time(3), &mut self.memory),
+                0 => self.handover.end(&mut self.node, GROUP, now, &mut self.memory),
                 1..40 => self.admit(),
                 _ => {}
             }
@@ -185,8 +191,8 @@ impl Process {
     }
 
     fn admit(&mut self) {
-        let path = |port| Some(path(port));
-        match self.handover.admit(Instant::now(), &self.node, GROUP, path) {
+        let (now, path) = (self.now(), |port| Some(path(port)));
+        match self.handover.admit(now, &self.node, GROUP, path) {
             // Every place has to rest for a second.
             Ok(_) | Err(AdmitError::Full) => {}
             Err(error) => panic!("seed {}: {error}", self.seed),
@@ -195,7 +201,7 @@ impl Process {
 
     fn hand(&mut self, child: usize, carrier: Carrier, header: &Header, payload: &[u8]) {
         let port = PortId(child as u32);
-        let arrival = Arrival { now: Time(2), port, carrier, header, payload };
+        let arrival = Arrival { now: self.now(), port, carrier, header, payload };
         self.handover.handle_frame(&mut self.node, arrival, &mut self.memory).unwrap_or_else(
             |error| panic!("seed {}, child {child}: {header:?}: {error}", self.seed),
         );
@@ -223,6 +229,7 @@ fn run(seed: u64) -> Counters {
     let network = Network { process: process_sender, members };
     let mut process = Process {
         seed,
+        started: Instant::now(),
         random,
         handover: Handover::new(tables),
         node,

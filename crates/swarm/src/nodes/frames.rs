@@ -1,5 +1,6 @@
 //! Frames to and from nodes.
 
+use tributary_kernel_path::Arrival;
 use tributary_protocol::Carrier;
 use tributary_protocol::node::PortId;
 use tributary_protocol_testing::{InFlight, frames};
@@ -47,7 +48,7 @@ impl World<'_> {
     }
 
     /// Checks a frame that a node is about to send.
-    fn note_sent(&mut self, node: u32, link: u32, end: End, header: &Header) {
+    pub(crate) fn note_sent(&mut self, node: u32, link: u32, end: End, header: &Header) {
         let entry = &mut self.links[link as usize];
         let key = entry.edge.as_ref().map(|edge| edge.group);
         let is_result = matches!(header.message, Message::Result(_) | Message::ChunkResult(_));
@@ -83,12 +84,14 @@ impl World<'_> {
     pub(crate) fn node_takes(&mut self, node: u32, port: PortId, frame: Incoming<'_>) {
         let Incoming { link, carrier, is_forged, .. } = frame;
         self.restless_nodes.push(node);
+        if carrier == Carrier::Datagram && !self.passes_kernel_path(node, frame) {
+            return;
+        }
         let Some((header, payload)) = self.decode(frame) else { return };
         let time = self.time_at(self.node_machine(node));
         let host = &mut self.nodes[node as usize];
         let late = host.machine.stats().late;
-        let taken =
-            host.machine.handle_frame(time, port, carrier, &header, payload, &mut host.memory);
+        let taken = host.hand(Arrival { now: time, port, carrier, header: &header, payload });
         let is_late = host.machine.stats().late != late;
         match taken {
             Err(error) => self.on_refused(frame, &error.to_string()),

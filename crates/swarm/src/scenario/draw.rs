@@ -29,6 +29,9 @@ const FURTHER_SEED: u64 = 0x6675_7274_6865_7221;
 /// Separates the random numbers for groups that outlive their trees from all others of a seed.
 const FAILOVER_SEED: u64 = 0x6661_696c_6f76_6572;
 
+/// Separates the random numbers for kernel paths from all others of a seed.
+const KERNEL_SEED: u64 = 0x6b65_726e_656c_7061;
+
 /// Separates the random numbers for external results from all others of a seed.
 const OUTSIDE_SEED: u64 = 0x6f75_7473_6964_6521;
 
@@ -51,6 +54,7 @@ impl Scenario {
             link_frames: [1, 2, 4, 16][random.random_range(0..4)],
             think_ns_max: [1_000, 50_000, 500_000][random.random_range(0..3)],
             datagrams: random.random_bool(0.5).then(|| DatagramPlan::draw(random)),
+            has_kernel_paths: false,
         };
         let has_multicast = network.datagrams.is_some_and(|plan| plan.multicast.is_some());
         let manager = ManagerConfig {
@@ -78,7 +82,11 @@ impl Scenario {
         if is_authenticated {
             faults = Fault::draw_damage(further, weather, faults);
         }
-        for job in &mut jobs {
+        let kernel = &mut Pcg64::seed_from_u64(seed ^ KERNEL_SEED);
+        let has_kernel_paths =
+            network.datagrams.is_some() && !is_authenticated && kernel.random_bool(0.25);
+        let is_plain = has_kernel_paths && kernel.random_bool(0.75);
+        for job in jobs.iter_mut().filter(|_| !is_plain) {
             job.send_outside(&mut Pcg64::seed_from_u64(seed ^ OUTSIDE_SEED));
         }
         let failover = &mut Pcg64::seed_from_u64(seed ^ FAILOVER_SEED);
@@ -90,7 +98,7 @@ impl Scenario {
             let streams = nodes[0].streams;
             nodes.iter_mut().for_each(|node| node.streams = streams);
         }
-        Self {
+        let mut scenario = Self {
             seed,
             fabric,
             nodes,
@@ -102,6 +110,21 @@ impl Scenario {
             jobs,
             probe,
             faults,
+        };
+        if has_kernel_paths {
+            scenario.put_kernel_paths(is_plain);
+        }
+        scenario
+    }
+
+    /// Puts kernel paths in front of nodes. They serve no group whose results are multicast. In a plain fabric, of
+    /// which nothing is known, every group has one node.
+    fn put_kernel_paths(&mut self, is_plain: bool) {
+        self.network.has_kernel_paths = true;
+        self.network.datagrams.as_mut().expect("kernel paths take datagrams").multicast = None;
+        self.manager.multicast = None;
+        if is_plain {
+            self.fabric = Fabric::new();
         }
     }
 }

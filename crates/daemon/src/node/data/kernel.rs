@@ -33,6 +33,7 @@ impl DataLoop {
     /// Lets the kernel path serve a group as soon as it can: all children have joined and have told where
     /// they take datagrams.
     pub(super) fn offer_to_kernel(&mut self, group: GroupId) {
+        let now = self.time(Instant::now());
         let Self { kernel, machine, links, installed, datagrams, .. } = self;
         let (Some(kernel), Some(socket)) = (kernel, datagrams) else { return };
         // The codes of authenticated frames are left to the process.
@@ -41,7 +42,7 @@ impl DataLoop {
         }
         let Ok(SocketAddr::V4(own)) = socket.address() else { return };
         let path = |port| datagram_path(links, port, own.port());
-        match kernel.handover.admit(Instant::now(), machine, group, path) {
+        match kernel.handover.admit(now, machine, group, path) {
             Ok(true) => tracing::debug!("group {group}: the kernel path takes short segments"),
             Ok(false) => {}
             Err(error) => tracing::info!("group {group}: the process takes all: {error}"),
@@ -70,8 +71,9 @@ impl DataLoop {
 
     /// A group is gone.
     pub(super) fn forget_in_kernel(&mut self, group: GroupId) {
+        let now = self.time(Instant::now());
         if let Some(kernel) = &mut self.kernel {
-            kernel.handover.forget(Instant::now(), group);
+            kernel.handover.forget(now, group);
         }
     }
 }

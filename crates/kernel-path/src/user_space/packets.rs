@@ -1,20 +1,24 @@
-//! Packets: Ethernet, IPv4 and UDP around a frame.
+//! Packets as the program sees them: Ethernet, IPv4 and UDP around a frame.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// How a packet gives its UDP checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Checksum {
+pub enum Checksum {
+    /// Left out.
     None,
+    /// Over everything.
     Full,
     /// Over addresses and length only: the network card is to do the rest.
     Partial,
 }
 
-pub(crate) const HEAD_BYTES: usize = 14 + 20 + 8;
+/// Where a packet's frame begins.
+pub const HEAD_BYTES: usize = 14 + 20 + 8;
 
-/// A packet as it comes from a host.
-pub(crate) fn packet(
+/// A packet as it comes from a host. `hardware` is the target's Ethernet address, then the sender's.
+#[must_use]
+pub fn packet(
     from: SocketAddrV4,
     to: SocketAddrV4,
     hardware: [u8; 12],
@@ -51,19 +55,27 @@ pub(crate) fn packet(
     bytes
 }
 
-/// What a packet says, if all its lengths and checksums are right.
+/// What a packet says.
 #[derive(Debug)]
-pub(crate) struct Parsed<'a> {
-    pub(crate) hardware: [u8; 12],
-    pub(crate) from: SocketAddrV4,
-    pub(crate) to: SocketAddrV4,
+pub struct Parsed<'a> {
+    /// The target's Ethernet address, then the sender's.
+    pub hardware: [u8; 12],
+    /// Who sent it.
+    pub from: SocketAddrV4,
+    /// Whom it is for.
+    pub to: SocketAddrV4,
     /// How its checksum may have been meant: one way, but for one packet in 65,536.
-    pub(crate) checksums: Vec<Checksum>,
-    pub(crate) frame: &'a [u8],
+    pub checksums: Vec<Checksum>,
+    /// The frame in it.
+    pub frame: &'a [u8],
 }
 
-/// Takes a packet apart.
-pub(crate) fn parsed(bytes: &[u8]) -> Parsed<'_> {
+/// Takes a packet of the program apart.
+///
+/// # Panics
+/// If a length or a checksum is wrong: the program sends no such packet.
+#[must_use]
+pub fn parsed(bytes: &[u8]) -> Parsed<'_> {
     assert_eq!(bytes[12..15], [8, 0, 0x45], "IPv4 without options");
     assert_eq!(usize::from(number(bytes, 16)), bytes.len() - 14, "length of the packet");
     assert_eq!(bytes[23], 17, "UDP");
