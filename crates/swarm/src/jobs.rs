@@ -204,7 +204,7 @@ impl World<'_> {
         let plan = self.group_plan(job, group);
         // Another tree is to stream what the first one did, and no more: vectors are cut by that.
         let mut communicators = self.communicators.iter();
-        let first = communicators.find(|it| (it.job, it.group) == (job, group));
+        let first = communicators.find(|it| (it.job, it.group) == (job, group) && !it.is_over);
         let request = GroupRequest {
             secret: admission.secret,
             label: String::new(),

@@ -62,7 +62,8 @@ pub(super) struct Communicator {
     pub(super) stream: Option<StreamTerms>,
     /// Something other than a tree is lost, which may end it.
     pub(super) has_cause: bool,
-    is_over: bool,
+    /// Its leaders have all ended. The group's next round is another communicator.
+    pub(super) is_over: bool,
 }
 
 /// One leader.

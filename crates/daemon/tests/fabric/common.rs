@@ -39,8 +39,8 @@ pub(crate) fn guarded(test: impl FnOnce() + Send + 'static) {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
 
-/// Waits until `condition` holds. Looks are counted and not time: this process may get no core for long, and
-/// then have been given no chance.
+/// Polls until `condition` holds. Polls are counted and not time: this process may get no core for long, and
+/// then has been given no chance.
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let pause = Duration::from_millis(2);
     for _ in 0..WATCHDOG.as_millis() / pause.as_millis() {
