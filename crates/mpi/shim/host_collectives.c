@@ -234,6 +234,19 @@ static staging gather_through(const void *sendbuf, gather_side send, void *recvb
     };
 }
 
+/* An allgather without a dense copy, whose length is known already. */
+static void fill_allgather(const void *sendbuf, void *recvbuf, int64_t own_at,
+                           tributary_operation *operation) {
+    operation->collective = TRIBUTARY_ALLGATHER;
+    operation->root = 0;
+    operation->datatype = TRIBUTARY_U8;
+    operation->operator_ = TRIBUTARY_BROADCAST_OPERATOR;
+    operation->combiner = no_combiner();
+    operation->source = sendbuf == MPI_IN_PLACE ? (char *)recvbuf + own_at : sendbuf;
+    operation->target = recvbuf;
+    operation->cuts = NULL;
+}
+
 static comm_record *offload_allgather(const void *sendbuf, gather_side send, void *recvbuf,
                                gather_side receive, MPI_Comm comm, offload_mode mode,
                                tributary_operation *operation, staging *through) {
@@ -256,15 +269,8 @@ static comm_record *offload_allgather(const void *sendbuf, gather_side send, voi
     if (reason == OFFLOAD_IT && lacks_buffer) {
         reason = TRIBUTARY_PASS_ARGUMENTS;
     }
-    operation->collective = TRIBUTARY_ALLGATHER;
-    operation->root = 0;
-    operation->datatype = TRIBUTARY_U8;
-    operation->operator_ = TRIBUTARY_BROADCAST_OPERATOR;
-    operation->combiner = no_combiner();
-    operation->source = in_place ? (char *)recvbuf + record->rank * block_bytes : sendbuf;
-    operation->target = recvbuf;
-    operation->cuts = NULL;
     *through = (staging){.needed = false};
+    fill_allgather(sendbuf, recvbuf, record->rank * block_bytes, operation);
     if (reason == OFFLOAD_IT && !(dense && sends_dense)) {
         *through = gather_through(sendbuf, send, recvbuf, receive, record, (int)block_bytes);
     }
@@ -358,15 +364,8 @@ static comm_record *offload_allgatherv(const void *sendbuf, gather_side send, vo
     if (reason == OFFLOAD_IT && lacks_buffer) {
         reason = TRIBUTARY_PASS_ARGUMENTS;
     }
-    operation->collective = TRIBUTARY_ALLGATHER;
-    operation->root = 0;
-    operation->datatype = TRIBUTARY_U8;
-    operation->operator_ = TRIBUTARY_BROADCAST_OPERATOR;
-    operation->combiner = no_combiner();
-    operation->source = in_place ? (char *)recvbuf + record->rank * lengths.longest_bytes : sendbuf;
-    operation->target = recvbuf;
-    operation->cuts = NULL;
     *through = (staging){.needed = false};
+    fill_allgather(sendbuf, recvbuf, record->rank * lengths.longest_bytes, operation);
     bool is_allgather = !lengths.differ && lengths.dense && sends_dense;
     if (reason == OFFLOAD_IT && !(is_allgather && is_in_a_row(receive, record->size))) {
         gather_side own = {count_at(receive.counts, record->rank), receive.datatype};
