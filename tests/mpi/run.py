@@ -102,7 +102,6 @@ PROGRAMS = (
     # What SESSIONS says is in sessions.c; so is why not every MPI runs all of it.
     Program("sessions", ((1, 1, ()), (4, 1, ()), (4, 2, ()), (9, 3, ()))),
     Program("sessions", ((4, 1, ()), (4, 2, ())), settings=(("SESSIONS", "init"),)),
-    Program("sessions", ((4, 1, ()), (4, 2, ())), mpis=("mpich",), settings=(("SESSIONS", "again"),)),
     Program("progress"),
     Program("bits", ((4, 1, ()), (4, 2, ()), (9, 3, ())), twice=True),
     # MPICH's ch4 device ends the process in MPIX_Comm_revoke, and so has no revoked communicators.
