@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import socket
 import time
 import traceback
@@ -36,6 +37,8 @@ def await_file(path):
 
 
 def serve(answer, function, rank, arguments, environment):
+    # A shell ignores interrupts of what it starts in the background, and its children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in FOREIGN:
         os.environ.pop(name, None)
     os.environ.update(environment)
