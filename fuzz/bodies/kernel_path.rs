@@ -16,7 +16,7 @@ use tributary_protocol::node::{Event, GroupConfig, Node, NodeConfig, PortId, Str
 use tributary_protocol::{Carrier, Time};
 use tributary_protocol_testing::frames::{decode, encode, part, sequence};
 use tributary_protocol_testing::{NodeEdges, NodeMemory};
-use tributary_wire::frame::{Header, Message, Part, Shape};
+use tributary_wire::frame::{Header, Message, Part, Shape, Versions};
 use tributary_wire::{ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator, Sequence};
 
 const STEPS_MAX: usize = 150;
@@ -222,6 +222,7 @@ impl Run {
     fn new() -> Self {
         let (program, tables) = UserSpace::new();
         let mut node = Node::new(NodeConfig {
+            frame_versions: Versions::SPOKEN,
             radix_max: CHILDREN_MAX,
             osos_max: 64,
             groups_max: GROUPS + 1,
@@ -326,6 +327,7 @@ impl Run {
         let config = GroupConfig {
             group,
             epoch: Epoch(0),
+            frame_version: Versions::SPOKEN.newest,
             osos: window,
             payload_max_bytes: PAYLOAD_MAX_BYTES,
             children: edges(group).children(children, 0, 1),

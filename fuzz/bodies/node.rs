@@ -15,7 +15,7 @@ use tributary_protocol_testing::frames::{carrier, part, sequence};
 use tributary_protocol_testing::{NodeEdges, NodeMemory};
 use tributary_wire::frame::{
     Abort, AbortReason, Edge, Header, Message, Part, RetransmitState, Shape, StreamRequest,
-    StreamShape, Target,
+    StreamShape, Target, Versions,
 };
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
@@ -318,6 +318,7 @@ fn children(group: GroupId, count: u16) -> Vec<ChildConfig> {
 impl Run {
     fn new() -> Self {
         let mut node = Node::new(NodeConfig {
+            frame_versions: Versions::SPOKEN,
             radix_max: 4,
             osos_max: OSOS_MAX,
             groups_max: GROUPS + 1,
@@ -339,6 +340,7 @@ impl Run {
         run.install(GroupConfig {
             group: HONEST,
             epoch: Epoch(0),
+            frame_version: Versions::SPOKEN.newest,
             osos: 1,
             payload_max_bytes: 4,
             children: children(HONEST, 2),
@@ -370,6 +372,7 @@ impl Run {
                 self.install(GroupConfig {
                     group,
                     epoch: Epoch(u32::from(epoch % 2)),
+                    frame_version: Versions::SPOKEN.newest,
                     osos: u16::from(osos % 10),
                     payload_max_bytes: u32::from(payload % 36),
                     children: children(group, u16::from(count % 6)),
@@ -441,6 +444,7 @@ impl Run {
         self.install(GroupConfig {
             group,
             epoch: Epoch(0),
+            frame_version: Versions::SPOKEN.newest,
             osos: 1 + u16::from(osos % 4),
             payload_max_bytes: PAYLOAD_MAX_BYTES,
             children: children(group, count),
@@ -553,7 +557,9 @@ impl Run {
         } else {
             edges(group).capability(child.0)
         };
-        let edge = Edge { group, epoch: Epoch(u32::from(edge.epoch % 2)), child, capability };
+        let epoch = Epoch(u32::from(edge.epoch % 2));
+        let version = Versions::SPOKEN.newest;
+        let edge = Edge { group, epoch, child, capability, version };
         let header = Header { edge, message: message.message() };
         if group == HONEST {
             assert_eq!(self.node.port_of_datagram(&header), None, "its capability is wrong");

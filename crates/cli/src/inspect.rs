@@ -334,6 +334,7 @@ fn indent_group(text: &mut String, group: &GroupStatus, name: &str, depth: usize
 #[cfg(test)]
 mod tests {
     use tributary_wire::control::{GroupNodeStatus, NodeAddress, NodeCounts, NodeRegistration};
+    use tributary_wire::frame::Versions;
     use tributary_wire::{Epoch, GroupId, JobId, NodeId};
 
     use super::*;
@@ -351,6 +352,7 @@ mod tests {
                 radix: 4,
                 osos: 64,
                 payload_max_bytes: 256,
+                frame_versions: Versions::SPOKEN,
                 stream: None,
                 kernel: None,
             },

@@ -66,7 +66,7 @@ fn tell(out: &mut impl Write, sweep: &Sweep, stories: &[Story], seconds: f64) ->
     writeln!(
         out,
         "{} seeds, {} failed; {} groups, {} of them cut short by faults; {} completions, {} of them over direct \
-         links; {} trees regained; {} frames",
+         links; {} trees regained; {} groups of the next build; {} segments inside kernels; {} frames",
         sweep.seeds,
         sweep.failures.len(),
         sweep.groups,
@@ -74,6 +74,8 @@ fn tell(out: &mut impl Write, sweep: &Sweep, stories: &[Story], seconds: f64) ->
         sweep.completions,
         sweep.completions_over_links,
         sweep.trees_regained,
+        sweep.groups_of_next_build,
+        sweep.segments_in_kernel,
         sweep.frames
     )?;
     let hits: Vec<String> = faults(sweep).map(|(name, hits)| format!("{hits} {name}")).collect();
@@ -112,6 +114,8 @@ fn as_json(sweep: &Sweep, stories: &[Story], seconds: f64) -> serde_json::Value 
         "completions": sweep.completions,
         "completions_over_links": sweep.completions_over_links,
         "trees_regained": sweep.trees_regained,
+        "groups_of_next_build": sweep.groups_of_next_build,
+        "segments_in_kernel": sweep.segments_in_kernel,
         "frames": sweep.frames,
         "steps": sweep.steps,
         "trace_hash": format!("{:016x}", sweep.trace_hash),

@@ -131,6 +131,7 @@ impl ExternalReceiver {
             epoch: grant.epoch,
             child: EXTERNAL_RECEIVER,
             capability: grant.capability,
+            version: grant.frame_version,
         };
         let mut receiver = Self { link, edge, segment_max_bytes: grant.payload_max_bytes };
         let join = Header { edge, message: Message::Join }.encode();

@@ -37,6 +37,7 @@ use tributary_transport::{
 };
 use tributary_wire::TreeId;
 use tributary_wire::control::{KernelState, NodeAddress, NodeRegistration};
+use tributary_wire::frame::Versions;
 
 use crate::http;
 use crate::metrics::Registry;
@@ -87,6 +88,8 @@ pub struct NodeOptions {
 /// Limits of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeLimits {
+    /// The versions of frames that it speaks.
+    pub frame_versions: Versions,
     /// Children at most in one group.
     pub radix: u16,
     /// Outstanding operations at most, over all groups.
@@ -108,6 +111,7 @@ pub struct NodeLimits {
 impl Default for NodeLimits {
     fn default() -> Self {
         Self {
+            frame_versions: Versions::SPOKEN,
             radix: 64,
             osos: 4096,
             groups: 65_536,
@@ -383,6 +387,7 @@ fn registration(node: &Node) -> NodeRegistration {
         radix: limits.radix,
         osos: limits.osos,
         payload_max_bytes: limits.payload_max_bytes,
+        frame_versions: limits.frame_versions,
         stream: limits.streams_that_fit().capacity(),
         kernel: Some(node.kernel_state.clone()),
     }
@@ -410,6 +415,7 @@ fn data_options(options: &NodeOptions) -> DataOptions {
     let join_timeout_ns = u64::try_from(limits.join_within.as_nanos()).unwrap_or(u64::MAX);
     DataOptions {
         machine: NodeConfig {
+            frame_versions: limits.frame_versions,
             radix_max: limits.radix,
             osos_max: limits.osos,
             groups_max: limits.groups,

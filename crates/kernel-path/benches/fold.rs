@@ -12,7 +12,7 @@ use tributary_kernel_path::user_space::packets::{Checksum, packet};
 use tributary_kernel_path::{ChildTerms, GroupTerms, Program, Tables};
 use tributary_protocol::Time;
 use tributary_protocol_testing::frames::{encode, part, sequence};
-use tributary_wire::frame::{Edge, Header, Message, Shape};
+use tributary_wire::frame::{Edge, Header, Message, Shape, Versions};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator, Sequence,
 };
@@ -45,6 +45,7 @@ fn terms() -> GroupTerms {
     GroupTerms {
         group: GROUP,
         epoch: EPOCH,
+        frame_version: Versions::SPOKEN.newest,
         window: WINDOW,
         payload_max_bytes: 1024,
         children: (0..CHILDREN).map(child).collect(),
@@ -61,6 +62,7 @@ fn request(child: usize, number: u32, shape: Shape) -> Vec<u8> {
         epoch: EPOCH,
         child: ChildIndex(child as u16),
         capability: capability(child),
+        version: Versions::SPOKEN.newest,
     };
     let header = Header { edge, message: Message::Request(part) };
     // Finite floats of different exponents, and any integers.

@@ -113,6 +113,7 @@ impl Handover {
         let terms = GroupTerms {
             group,
             epoch: terms.epoch,
+            frame_version: terms.frame_version,
             window: terms.osos,
             payload_max_bytes: terms.payload_max_bytes,
             children,

@@ -1,7 +1,12 @@
 //! The tables as they lie in memory that the program in the kernel shares: `ebpf/tables.h`, mirrored.
 
+use tributary_wire::frame::Version;
+
 /// Most children of a group.
 pub const CHILDREN_MAX: usize = 16;
+
+/// The version of the frames that the program reads and writes: `FRAME_VERSION` of `frame.h`.
+pub(crate) const FRAME_VERSION: Version = Version(2);
 
 /// Longest segment.
 pub const PAYLOAD_BYTES_MAX: usize = 1024;

@@ -11,14 +11,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use tributary_protocol::Time;
-use tributary_wire::frame::{Part, RetransmitState, Shape, Target};
+use tributary_wire::frame::{Part, RetransmitState, Shape, Target, Version};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator, SegmentIndex,
     Sequence,
 };
 
 use crate::layout::{
-    CHILDREN_MAX, Counters, Edge, Lane, Mark, PAYLOAD_BYTES_MAX, PLACES, SLOTS_PER_PLACE, Segment,
+    CHILDREN_MAX, Counters, Edge, FRAME_VERSION, Lane, Mark, PAYLOAD_BYTES_MAX, PLACES,
+    SLOTS_PER_PLACE, Segment,
 };
 pub use crate::memory::Memory;
 use crate::steps;
@@ -63,6 +64,8 @@ pub struct GroupTerms {
     pub group: GroupId,
     /// Its incarnation.
     pub epoch: Epoch,
+    /// The layout of its frames.
+    pub frame_version: Version,
     /// Segments in flight at most.
     pub window: u16,
     /// Longest segment.
@@ -83,6 +86,12 @@ pub enum AdmitError {
     TooManyChildren {
         /// How many it has.
         children: usize,
+    },
+    /// Frames of another layout.
+    #[error("frames of version {needed}, the kernel path reads version {FRAME_VERSION}")]
+    OtherVersion {
+        /// The version of its frames.
+        needed: Version,
     },
     /// Too wide a window.
     #[error("{window} segments in flight, the kernel path holds {}", SLOTS_PER_PLACE / 2)]
@@ -191,6 +200,9 @@ impl Tables {
     /// # Errors
     /// If it can't; the tables are as before.
     pub fn admit(&mut self, now: Time, terms: &GroupTerms) -> Result<PlaceId, AdmitError> {
+        if terms.frame_version != FRAME_VERSION {
+            return Err(AdmitError::OtherVersion { needed: terms.frame_version });
+        }
         let children = terms.children.len();
         if children > CHILDREN_MAX {
             return Err(AdmitError::TooManyChildren { children });

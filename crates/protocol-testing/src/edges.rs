@@ -2,7 +2,7 @@
 
 use tributary_protocol::endpoint::EndpointConfig;
 use tributary_protocol::node::ChildConfig;
-use tributary_wire::frame::Edge;
+use tributary_wire::frame::{Edge, Versions};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
 
 /// The edges below one node of a group's tree, in a test that grants them itself.
@@ -29,7 +29,8 @@ impl NodeEdges {
     #[must_use]
     pub fn edge(self, child: u16) -> Edge {
         let capability = self.capability(child);
-        Edge { group: self.group, epoch: Epoch(0), child: ChildIndex(child), capability }
+        let version = Versions::SPOKEN.newest;
+        Edge { group: self.group, epoch: Epoch(0), child: ChildIndex(child), capability, version }
     }
 
     /// `count` children, each with `span` members at or below it, in order from member `first`.
@@ -50,10 +51,11 @@ impl NodeEdges {
     /// under way, no streams.
     #[must_use]
     pub fn member(self, child: u16, endpoint: EndpointId) -> EndpointConfig {
-        let Edge { group, epoch, child, capability } = self.edge(child);
+        let Edge { group, epoch, child, capability, version } = self.edge(child);
         EndpointConfig {
             group,
             epoch,
+            frame_version: version,
             child,
             capability,
             endpoint,

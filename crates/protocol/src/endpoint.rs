@@ -24,7 +24,7 @@ use core::num::NonZeroU16;
 use core::ops::Range;
 
 use tributary_wire::control::{EndpointGrant, GroupGrant};
-use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Subscription};
+use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Subscription, Version};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, OperationNumber};
 
 use crate::failover::{Cut, Segments, Standing};
@@ -48,6 +48,8 @@ pub struct EndpointConfig {
     pub group: GroupId,
     /// Its incarnation.
     pub epoch: Epoch,
+    /// The layout of its frames.
+    pub frame_version: Version,
     /// This member's place at its aggregation node.
     pub child: ChildIndex,
     /// What it has to show there.
@@ -72,6 +74,7 @@ impl EndpointConfig {
         Self {
             group: group.group,
             epoch: group.epoch,
+            frame_version: group.frame_version,
             child: own.child,
             capability: own.capability,
             endpoint: own.endpoint,
@@ -446,6 +449,7 @@ impl Endpoint {
             epoch: config.epoch,
             child: config.child,
             capability: config.capability,
+            version: config.frame_version,
         }
     }
 }

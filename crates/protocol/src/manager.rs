@@ -314,13 +314,14 @@ impl Manager {
         let tree = GroupTree::build(self.tree(), &request.hosts)?;
         let members = groups::members(&tree, &self.nodes, &request.hosts);
         self.check_osos(&owner, &members, osos)?;
+        let frame_version = self.nodes.frame_version(&tree, request.frame_versions)?;
         let payload_max_bytes = self.nodes.payload_max_bytes(&tree, request.payload_max_bytes);
         let (group, epoch) = self
             .groups
             .next_incarnation(self.config.first_epoch)
             .ok_or(GroupError::EpochsUsedUp)?;
         let stream = request.stream.and_then(|wanted| self.plan_stream(&owner, &tree, wanted));
-        let terms = plan::Terms { group, epoch, osos, payload_max_bytes, stream };
+        let terms = plan::Terms { group, epoch, frame_version, osos, payload_max_bytes, stream };
         let records = members.iter().map(|it| self.jobs.record(job, &request.label, it)).collect();
         let plan = Plan::draw(
             terms,

@@ -9,7 +9,6 @@ use core::mem::replace;
 
 use tributary_wire::Capability;
 use tributary_wire::frame::{EVERYONE, Edge};
-use tributary_wire::{Epoch, GroupId};
 
 use crate::{Carrier, Reachability};
 
@@ -40,10 +39,9 @@ impl MulticastReceiver {
         self.is_subscribed
     }
 
-    /// Whether a frame belongs to the group.
-    pub(crate) fn accepts(&self, group: GroupId, epoch: Epoch, edge: &Edge) -> bool {
-        let ours = Edge { group, epoch, child: EVERYONE, capability: self.capability };
-        *edge == ours
+    /// The edge of what is multicast to the group that has another edge.
+    pub(crate) fn edge(&self, of_group: Edge) -> Edge {
+        Edge { child: EVERYONE, capability: self.capability, ..of_group }
     }
 
     /// A result has completed a segment here. Returns whether multicast has begun or ceased to

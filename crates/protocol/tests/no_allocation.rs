@@ -11,7 +11,7 @@ use tributary_protocol::payloads::{Payloads, Place, Source};
 use tributary_protocol::{Carrier, StreamTerms, Time};
 use tributary_protocol_testing::NodeEdges;
 use tributary_protocol_testing::workload::OperationPlan;
-use tributary_wire::frame::Shape;
+use tributary_wire::frame::{Shape, Versions};
 use tributary_wire::{Datatype, EndpointId, Epoch, GroupId, Operator, TreeId};
 
 struct Counting;
@@ -63,6 +63,7 @@ const EDGES: NodeEdges = NodeEdges { group: GroupId(0), node: 0 };
 
 fn node() -> Node {
     let mut node = Node::new(NodeConfig {
+        frame_versions: Versions::SPOKEN,
         radix_max: MEMBERS,
         osos_max: 4,
         groups_max: 1,
@@ -73,6 +74,7 @@ fn node() -> Node {
     let config = GroupConfig {
         group: GroupId(0),
         epoch: Epoch(0),
+        frame_version: Versions::SPOKEN.newest,
         osos: 4,
         payload_max_bytes: PAYLOAD_BYTES,
         children: EDGES.children(MEMBERS, 0, 1),

@@ -12,7 +12,7 @@ use tributary_protocol::payloads::{ArenaId, Lane, Payloads, Place, Source};
 use tributary_protocol::{Carrier, StreamTerms, Time};
 use tributary_protocol_testing::NodeEdges;
 use tributary_protocol_testing::workload::OperationPlan;
-use tributary_wire::frame::{Edge, Header, Shape};
+use tributary_wire::frame::{Edge, Header, Shape, Versions};
 use tributary_wire::{Datatype, EndpointId, Epoch, GroupId, Operator, TreeId};
 
 const MIB: usize = 1 << 20;
@@ -107,6 +107,7 @@ fn peer(node: usize, port: PortId) -> End {
 impl Tree {
     fn new(groups: u32) -> Self {
         let config = NodeConfig {
+            frame_versions: Versions::SPOKEN,
             radix_max: RADIX,
             osos_max: groups,
             groups_max: groups,
@@ -141,6 +142,7 @@ impl Tree {
             let config = GroupConfig {
                 group: GroupId(group),
                 epoch: Epoch(0),
+                frame_version: Versions::SPOKEN.newest,
                 osos: 1,
                 payload_max_bytes: 64,
                 children: edges(group, node).children(RADIX, first, span),

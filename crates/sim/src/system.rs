@@ -11,6 +11,7 @@ mod plan;
 use tributary_protocol::StreamTerms;
 use tributary_protocol::node::{NodeConfig, StreamLimits};
 use tributary_topology::readers;
+use tributary_wire::frame::Versions;
 
 use crate::fabric::{GraphError, Vertex};
 use crate::preset::{AggregationNodes, Preset};
@@ -215,6 +216,7 @@ fn place<D: Data>(
     streams: StreamLimits,
 ) -> Option<Site> {
     let config = NodeConfig {
+        frame_versions: Versions::SPOKEN,
         radix_max: nodes.radix.count() as u16,
         osos_max: nodes.osos.count(),
         groups_max: GROUPS_MAX,

@@ -10,6 +10,7 @@ use tributary_protocol::manager::{EventError, GroupError, Manager, ManagerConfig
 use tributary_wire::control::{
     GroupGrant, GroupInstall, NodeAddress, NodeEvent, NodeOffer, NodeOrder, NodeRegistration,
 };
+use tributary_wire::frame::Versions;
 use tributary_wire::{Epoch, JobId, NodeId};
 
 use super::agenda::Item;
@@ -65,7 +66,7 @@ fn machine(scenario: &Scenario, life: u32) -> Manager {
     Manager::new(config, scenario.fabric.clone(), seed)
 }
 
-fn registration(plan: &NodePlan, node: u32) -> NodeRegistration {
+fn registration(plan: &NodePlan, node: u32, frame_versions: Versions) -> NodeRegistration {
     // The address contains the node's number, so that whoever connects finds the node.
     let address = NodeAddress { tcp: node.to_string(), machine: plan.name.clone(), shm: None };
     NodeRegistration {
@@ -74,6 +75,7 @@ fn registration(plan: &NodePlan, node: u32) -> NodeRegistration {
         radix: plan.radix,
         osos: plan.osos,
         payload_max_bytes: plan.payload_max_bytes,
+        frame_versions,
         stream: plan.streams.capacity(),
         kernel: None,
     }
@@ -94,7 +96,8 @@ impl World<'_> {
         let apart = self.apart_until(self.node_machine(node), self.manager_machine());
         let registered = match &mut self.manager.machine {
             Some(machine) if apart.is_none() => {
-                let registration = registration(&self.scenario.nodes[node as usize], node);
+                let plan = &self.scenario.nodes[node as usize];
+                let registration = registration(plan, node, host.config.frame_versions);
                 let holds = host.installed.iter().map(|it| it.held.clone()).collect();
                 machine.register_node(NodeOffer { registration, holds }).ok()
             }

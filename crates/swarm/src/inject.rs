@@ -278,9 +278,10 @@ impl World<'_> {
     }
 
     fn edge_of(&mut self, member: u32) -> Edge {
-        let (group, epoch) = (self.run_of(member).grant.group, self.run_of(member).grant.epoch);
+        let run = &self.run_of(member).grant;
+        let (group, epoch, version) = (run.group, run.epoch, run.frame_version);
         let grant = &self.members[member as usize].grant;
-        Edge { group, epoch, child: grant.child, capability: grant.capability }
+        Edge { group, epoch, child: grant.child, capability: grant.capability, version }
     }
 
     /// A datagram in a member's name, from a stranger. It must cause no failure.

@@ -209,6 +209,7 @@ impl World<'_> {
             secret: admission.secret,
             label: String::new(),
             hosts: plan.hosts.iter().copied().map(host_name).collect(),
+            frame_versions: self.scenario.job_versions(job),
             osos: plan.osos,
             payload_max_bytes: plan.payload_max_bytes,
             stream: first.map_or(plan.stream, |communicator| communicator.stream),

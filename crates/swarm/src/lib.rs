@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod agenda;
+mod builds;
 mod checks;
 mod clocks;
 mod codes;
@@ -72,6 +73,8 @@ pub struct Outcome {
     pub trees_regained: u64,
     /// Segments that were completed or gathered inside a kernel.
     pub segments_in_kernel: u64,
+    /// Groups all of whose nodes and members are of the newer of two builds.
+    pub groups_of_next_build: u64,
     /// Groups that failed at one or more members.
     pub groups_failed: u64,
     /// Faults that hit a target, by kind, in the order of [`FAULT_NAMES`].
@@ -118,6 +121,8 @@ fn run_scenario(scenario: &Scenario, keeps_trace: bool) -> Report {
         trees_regained: world.trees_regained,
         completions_over_links: world.completions_over_links,
         segments_in_kernel: world.segments_in_kernel,
+        groups_of_next_build: world.runs.iter().filter(|run| builds::is_next(&run.grant)).count()
+            as u64,
         groups_failed: world.runs.iter().filter(|run| failed(run)).count() as u64,
         faults: world.hits,
         violation: world.finding.as_ref().map(|finding| finding.violation.clone()),

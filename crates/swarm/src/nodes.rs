@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use tributary_protocol::node::{Event, Node, NodeConfig, PortId};
 use tributary_protocol_testing::{NodeMemory, Ports};
 use tributary_wire::control::{GroupInstall, HeldGroup, NodeEvent, NodeOrder};
+use tributary_wire::frame::Versions;
 use tributary_wire::{Epoch, GroupId};
 
 pub(super) use frames::brief;
@@ -58,8 +59,9 @@ pub(super) struct Installed {
 }
 
 impl NodeHost {
-    pub(super) fn new(plan: &NodePlan) -> Self {
+    pub(super) fn new(plan: &NodePlan, frame_versions: Versions) -> Self {
         let config = NodeConfig {
+            frame_versions,
             radix_max: plan.radix,
             osos_max: plan.osos,
             groups_max: 64,
@@ -87,9 +89,9 @@ impl NodeHost {
     }
 
     /// A process of the same name in its place, without any of its state.
-    pub(super) fn start_anew(&mut self, plan: &NodePlan) {
+    pub(super) fn start_anew(&mut self, plan: &NodePlan, frame_versions: Versions) {
         let life = self.life;
-        *self = Self::new(plan);
+        *self = Self::new(plan, frame_versions);
         self.life = life;
     }
 

@@ -39,6 +39,8 @@ pub struct Sweep {
     pub trees_regained: u64,
     /// Segments that were completed or gathered inside a kernel.
     pub segments_in_kernel: u64,
+    /// Groups all of whose nodes and members are of the newer of two builds.
+    pub groups_of_next_build: u64,
     /// Sum of all trace hashes, so it does not depend on the order in which cores ran the seeds.
     pub trace_hash: u64,
     /// Seeds that failed, ascending.
@@ -58,6 +60,7 @@ impl Sweep {
             completions_over_links: outcome.completions_over_links,
             trees_regained: outcome.trees_regained,
             segments_in_kernel: outcome.segments_in_kernel,
+            groups_of_next_build: outcome.groups_of_next_build,
             trace_hash: outcome.trace_hash,
             failures: if outcome.violation.is_some() { vec![outcome] } else { Vec::new() },
         }
@@ -76,6 +79,7 @@ impl Sweep {
             completions_over_links: self.completions_over_links + other.completions_over_links,
             trees_regained: self.trees_regained + other.trees_regained,
             segments_in_kernel: self.segments_in_kernel + other.segments_in_kernel,
+            groups_of_next_build: self.groups_of_next_build + other.groups_of_next_build,
             trace_hash: self.trace_hash.wrapping_add(other.trace_hash),
             failures: self.failures,
         }

@@ -98,7 +98,7 @@ impl<'a> World<'a> {
             finding: None,
             manager: ManagerHost::new(scenario),
             sessions: Vec::new(),
-            nodes: scenario.nodes.iter().map(NodeHost::new).collect(),
+            nodes: scenario.new_nodes().collect(),
             jobs: scenario.jobs.iter().map(JobRun::new).collect(),
             runs: Vec::new(),
             members: Vec::new(),

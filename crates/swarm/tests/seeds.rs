@@ -32,6 +32,7 @@ fn a_smoke_range_is_clean_and_sees_every_kind_of_fault() {
     assert!(sweep.trees_regained > 0, "members go back into trees");
     assert!(sweep.completions_over_links > 0, "and go on without one meanwhile");
     assert!(sweep.segments_in_kernel > 100, "some of it inside kernels");
+    assert!(sweep.groups_of_next_build > 0, "and some between newer builds");
     assert!(sweep.groups_failed > 0, "faults cut groups short");
     assert!(sweep.groups > 5 * sweep.groups_failed, "and most work all the same");
 }

@@ -23,7 +23,7 @@ use tributary_transport::{
     TcpOptions, connect_shm, connect_tcp,
 };
 use tributary_wire::frame::{
-    Edge, HEADER_BYTES, Header, Message, Part, RetransmitState, Shape, Target,
+    Edge, HEADER_BYTES, Header, Message, Part, RetransmitState, Shape, Target, Versions,
 };
 use tributary_wire::{
     Capability, ChildIndex, Datatype, Epoch, FrameKey, GroupId, OperationNumber, Operator,
@@ -167,6 +167,7 @@ fn frame(payload_bytes: usize) -> ([u8; HEADER_BYTES], Vec<u8>) {
         epoch: Epoch(1),
         child: ChildIndex(0),
         capability: Capability::from_bytes([1; 16]),
+        version: Versions::SPOKEN.newest,
     };
     (Header { edge, message: Message::Request(part) }.encode(), vec![1; payload_bytes])
 }

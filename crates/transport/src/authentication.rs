@@ -104,7 +104,7 @@ impl std::fmt::Debug for AuthenticationKey {
 mod tests {
     use super::*;
     use crate::Frame;
-    use tributary_wire::frame::{Edge, Header, Message};
+    use tributary_wire::frame::{Edge, Header, Message, Versions};
     use tributary_wire::{Capability, ChildIndex, Epoch};
 
     /// Vectors of the reference implementation (SipHash, vectors.h, `vectors_sip128`): the key is 0
@@ -147,6 +147,7 @@ mod tests {
             epoch: Epoch(5),
             child: ChildIndex(6),
             capability: Capability::from_bytes([7; 16]),
+            version: Versions::SPOKEN.newest,
         };
         let header = Header { edge, message: Message::Join };
         let bytes = header.encode();

@@ -207,7 +207,7 @@ fn announced_bytes(header: &[u8; HEADER_BYTES]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tributary_wire::frame::{Edge, Message, Part, RetransmitState, Shape, Target};
+    use tributary_wire::frame::{Edge, Message, Part, RetransmitState, Shape, Target, Versions};
     use tributary_wire::{
         Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator, SegmentIndex,
         Sequence,
@@ -229,6 +229,7 @@ mod tests {
             epoch: Epoch(5),
             child: ChildIndex(6),
             capability: Capability::from_bytes([7; 16]),
+            version: Versions::SPOKEN.newest,
         };
         let header = Header { edge, message: Message::Request(part) }.encode();
         assert_eq!(announced_bytes(&header), 0x01_02_03);

@@ -11,7 +11,7 @@ use rand_pcg::Pcg64;
 use tributary_transport::udp::{DATAGRAM_PAYLOAD_BYTES_MAX, WHOLE_PAYLOAD_BYTES};
 use tributary_transport::{AuthenticationKey, Datagram, DatagramSocket, SendError, Sent};
 use tributary_wire::frame::{
-    Edge, HEADER_BYTES, Header, MAGIC, Message, Part, RetransmitState, Shape, Target,
+    Edge, HEADER_BYTES, Header, MAGIC, Message, Part, RetransmitState, Shape, Target, Versions,
     announcing_code,
 };
 use tributary_wire::{
@@ -40,6 +40,7 @@ fn header(number: u32, payload_bytes: u32) -> Header {
         epoch: Epoch(2),
         child: ChildIndex(3),
         capability: Capability::from_bytes([4; 16]),
+        version: Versions::SPOKEN.newest,
     };
     Header { edge, message: Message::Request(part) }
 }

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use tributary_algorithms::model::Costs;
 use tributary_reduce::Kernel;
 use tributary_transport::{Link, Listener, Sent, TcpAcceptor, TcpLink, TcpOptions, connect_tcp};
-use tributary_wire::frame::{Edge, Header, Message, Part, RetransmitState, Shape, Target};
+use tributary_wire::frame::{
+    Edge, Header, Message, Part, RetransmitState, Shape, Target, Versions,
+};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator, SegmentIndex,
     Sequence,
@@ -122,6 +124,7 @@ fn frame(payload_bytes: usize) -> (EncodedHeader, Vec<u8>) {
         epoch: Epoch(0),
         child: ChildIndex(0),
         capability: Capability::default(),
+        version: Versions::SPOKEN.newest,
     };
     (Header { edge, message: Message::Request(part) }.encode(), vec![0; payload_bytes])
 }

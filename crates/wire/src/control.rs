@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::frame::{Version, Versions};
 use crate::{
     Capability, ChildIndex, EndpointId, Epoch, FrameKey, GroupId, JobId, NodeId, StreamTerms,
     TreeId,
@@ -38,6 +39,9 @@ pub struct NodeRegistration {
     pub radix: u16,
     /// Outstanding operations it can hold at once, over all groups.
     pub osos: u32,
+    /// The versions of frames that it speaks. Builds that do not say it are older.
+    #[serde(default)]
+    pub frame_versions: Versions,
     /// Longest segment it can hold, in bytes.
     pub payload_max_bytes: u32,
     /// What it can stream; none if nothing.
@@ -86,6 +90,9 @@ pub struct HeldGroup {
     pub group: GroupId,
     /// Its incarnation.
     pub epoch: Epoch,
+    /// The version of its frames. Nodes that do not say it are older.
+    #[serde(default)]
+    pub frame_version: Version,
     /// Segments in flight at most.
     pub osos: u16,
     /// Longest segment, in bytes.
@@ -170,6 +177,9 @@ pub struct GroupInstall {
     pub group: GroupId,
     /// Its incarnation.
     pub epoch: Epoch,
+    /// The version of its frames. Managers that do not say it are older.
+    #[serde(default)]
+    pub frame_version: Version,
     /// Segments in flight at most.
     pub osos: u16,
     /// Longest segment, in bytes.
@@ -200,9 +210,9 @@ impl GroupInstall {
     /// What the node has of the group once it is installed; none if the manager gave it no record.
     #[must_use]
     pub fn held(&self) -> Option<HeldGroup> {
-        let &Self { group, epoch, osos, payload_max_bytes, stream, .. } = self;
+        let &Self { group, epoch, frame_version, osos, payload_max_bytes, stream, .. } = self;
         let record = self.record.clone()?;
-        Some(HeldGroup { group, epoch, osos, payload_max_bytes, stream, record })
+        Some(HeldGroup { group, epoch, frame_version, osos, payload_max_bytes, stream, record })
     }
 }
 
@@ -419,6 +429,9 @@ pub struct GroupRequest {
     /// The host of each endpoint, one entry per endpoint. A host is a machine name, with `#i`
     /// behind it where one machine acts as several hosts.
     pub hosts: Vec<String>,
+    /// The versions of frames that its processes speak. Builds that do not say it are older.
+    #[serde(default)]
+    pub frame_versions: Versions,
     /// Segments the job would like to have in flight.
     pub osos: u16,
     /// Longest segment the job would like, in bytes.
@@ -438,6 +451,9 @@ pub struct GroupGrant {
     pub group: GroupId,
     /// Its incarnation.
     pub epoch: Epoch,
+    /// The version of its frames. Managers that do not say it are older.
+    #[serde(default)]
+    pub frame_version: Version,
     /// Segments in flight at most.
     pub osos: u16,
     /// Longest segment, in bytes.
@@ -466,6 +482,9 @@ pub struct ExternalReceiverGrant {
     pub group: GroupId,
     /// Its incarnation.
     pub epoch: Epoch,
+    /// The version of its frames. Managers that do not say it are older.
+    #[serde(default)]
+    pub frame_version: Version,
     /// Where the group's root takes links.
     pub address: NodeAddress,
     /// What to show there. It lets read, and nothing else.
@@ -651,6 +670,21 @@ pub struct GroupNodeStatus {
 mod tests {
     use super::*;
     use alloc::format;
+
+    /// What nodes and managers sent before they agreed on versions of frames.
+    #[test]
+    fn who_says_nothing_of_versions_speaks_the_one_before_they_were_said() {
+        let node = r#"{"name":"n","address":{"tcp":"t","machine":"m"},"radix":2,"osos":3,"payload_max_bytes":4}"#;
+        let node: NodeRegistration = serde_json::from_str(node).unwrap();
+        assert_eq!(node.frame_versions, Versions { oldest: Version(2), newest: Version(2) });
+        let install =
+            r#"{"group":1,"epoch":2,"osos":3,"payload_max_bytes":4,"children":[],"parent":null}"#;
+        let install: GroupInstall = serde_json::from_str(install).unwrap();
+        assert_eq!(install.frame_version, Version(2));
+        let grant = r#"{"group":1,"epoch":2,"osos":3,"payload_max_bytes":4,"endpoints":[]}"#;
+        let grant: GroupGrant = serde_json::from_str(grant).unwrap();
+        assert_eq!(grant.frame_version, Version(2));
+    }
 
     /// What managers sent, and nodes understood, before a child was said to be a node.
     #[test]

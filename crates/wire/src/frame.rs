@@ -8,6 +8,7 @@ mod authentication;
 mod layout;
 mod shape;
 mod stream;
+mod version;
 
 use core::num::NonZeroU16;
 use core::ops::Range;
@@ -20,12 +21,10 @@ use crate::{
 pub use authentication::{CODE_BYTES, announces_code, announcing_code, without_code};
 pub use shape::{Shape, ShapeError};
 pub use stream::{STREAM_BYTES_MAX, StreamRequest, StreamShape, StreamShapeError};
+pub use version::{Version, Versions};
 
 /// First four bytes of every frame: `TRIB`.
 pub const MAGIC: [u8; 4] = *b"TRIB";
-
-/// Version of the layout below. A peer that speaks another version is refused.
-pub const VERSION: u8 = 2;
 
 /// Size of the header.
 pub const HEADER_BYTES: usize = 64;
@@ -55,6 +54,8 @@ pub struct Edge {
     pub child: ChildIndex,
     /// What the manager granted to the lower end.
     pub capability: Capability,
+    /// The layout of all frames of the group, as the manager granted it.
+    pub version: Version,
 }
 
 /// What a frame says.
@@ -326,7 +327,7 @@ pub enum DecodeError {
     #[error("frame starts with {0:02x?}, not with {MAGIC:02x?}")]
     BadMagic([u8; 4]),
     /// This protocol in another version.
-    #[error("frame has version {0}, this side speaks {VERSION}")]
+    #[error("frame has version {0}, this side speaks {spoken}", spoken = Versions::SPOKEN)]
     BadVersion(u8),
     /// A kind that is not defined.
     #[error("frame kind {0} is not defined")]

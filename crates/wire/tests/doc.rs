@@ -3,7 +3,7 @@
 
 use tributary_wire::frame::{
     Abort, AbortReason, DecodeError, Edge, HEADER_BYTES, Header, MAGIC, Message, Part,
-    RetransmitState, STREAM_BYTES_MAX, Shape, StreamRequest, StreamShape, Target, VERSION,
+    RetransmitState, STREAM_BYTES_MAX, Shape, StreamRequest, StreamShape, Target, Versions,
 };
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
@@ -43,6 +43,7 @@ fn encode(message: Message) -> [u8; HEADER_BYTES] {
         epoch: Epoch(0x5555_5555),
         child: ChildIndex(0x6666),
         capability: Capability::from_bytes([0x77; 16]),
+        version: Versions::SPOKEN.newest,
     };
     Header { edge, message }.encode()
 }
@@ -60,7 +61,7 @@ fn fields_lie_where_the_table_says() {
     let frame = encode(Message::Request(part(Target::Member(EndpointId(0x0888_8888)))));
     let expected: [(&str, &[u8]); 19] = [
         ("magic", &MAGIC),
-        ("version", &[VERSION]),
+        ("version", &[Versions::SPOKEN.newest.0]),
         ("kind", &[3]),
         ("has data", &[1]),
         ("reason", &[0]),

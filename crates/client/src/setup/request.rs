@@ -1,6 +1,7 @@
 //! What the manager is asked for on behalf of a communicator's leaders.
 
 use tributary_wire::control::GroupRequest;
+use tributary_wire::frame::Versions;
 
 use crate::context::Context;
 use crate::job::Job;
@@ -18,6 +19,7 @@ pub(super) fn group_request(
         secret: job.admission().secret,
         label: label.to_owned(),
         hosts: placement.hosts.clone(),
+        frame_versions: Versions::SPOKEN,
         osos: settings.osos,
         payload_max_bytes: settings.payload_max_bytes,
         stream: settings.stream_min_bytes.map(|_| settings.stream),

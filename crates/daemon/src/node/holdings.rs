@@ -89,6 +89,7 @@ mod tests {
     use super::*;
     use tributary_wire::JobId;
     use tributary_wire::control::{GroupRecord, NodeAddress};
+    use tributary_wire::frame::Versions;
 
     const EPOCH: Epoch = Epoch(7);
 
@@ -106,6 +107,7 @@ mod tests {
         GroupInstall {
             group: GroupId(group),
             epoch: EPOCH,
+            frame_version: Versions::SPOKEN.newest,
             osos: 2,
             payload_max_bytes: 64,
             children: Vec::new(),
@@ -126,6 +128,7 @@ mod tests {
             radix: 4,
             osos: 4,
             payload_max_bytes: 64,
+            frame_versions: Versions::SPOKEN,
             stream: None,
             kernel: None,
         };

@@ -127,6 +127,7 @@ impl Reason {
     pub(super) fn of_frame(error: &FrameError) -> Self {
         match error {
             FrameError::UnknownGroup { .. } => Self::UnknownGroup,
+            FrameError::WrongVersion { .. } => Self::WrongVersion,
             FrameError::Forged { .. } => Self::Forged,
             FrameError::AlreadyJoined { .. } => Self::AlreadyJoined,
             FrameError::WrongDirection => Self::WrongDirection,

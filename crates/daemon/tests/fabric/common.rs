@@ -17,7 +17,9 @@ use tributary_transport::{
 use tributary_wire::control::{
     EndpointGrant, GroupGrant, GroupRequest, JobAdmission, JobPlace, JobRequest, Refusal, Status,
 };
-use tributary_wire::frame::{Abort, Edge, Header, Message, Part, RetransmitState, Shape, Target};
+use tributary_wire::frame::{
+    Abort, Edge, Header, Message, Part, RetransmitState, Shape, Target, Versions,
+};
 use tributary_wire::{Datatype, OperationNumber, Operator, SegmentIndex, Sequence, StreamTerms};
 
 /// No test takes nearly so long unless it hangs.
@@ -199,6 +201,24 @@ impl Job {
         answer.json()
     }
 
+    /// What comes of asking for a group of processes that speak these versions of frames.
+    pub(crate) fn request_speaking(&self, frame_versions: Versions, hosts: &[String]) -> Answer {
+        self.post("groups", &GroupRequest { frame_versions, ..self.wanted(hosts, 4, 1024) })
+    }
+
+    fn wanted(&self, hosts: &[String], osos: u16, payload_max_bytes: u32) -> GroupRequest {
+        GroupRequest {
+            secret: self.admission.secret,
+            label: "world".into(),
+            hosts: hosts.to_vec(),
+            frame_versions: Versions::SPOKEN,
+            osos,
+            payload_max_bytes,
+            stream: None,
+            external_receiver: false,
+        }
+    }
+
     fn request_with(
         &self,
         hosts: &[String],
@@ -207,16 +227,8 @@ impl Job {
         stream: Option<StreamTerms>,
         external_receiver: bool,
     ) -> Answer {
-        let request = GroupRequest {
-            secret: self.admission.secret,
-            label: "world".into(),
-            hosts: hosts.to_vec(),
-            osos,
-            payload_max_bytes,
-            stream,
-            external_receiver,
-        };
-        self.post("groups", &request)
+        let wanted = self.wanted(hosts, osos, payload_max_bytes);
+        self.post("groups", &GroupRequest { stream, external_receiver, ..wanted })
     }
 
     pub(crate) fn group(&self, hosts: &[String], osos: u16, payload_max_bytes: u32) -> GroupGrant {
@@ -320,6 +332,7 @@ pub(crate) fn edge(group: &GroupGrant, index: usize) -> Edge {
         epoch: group.epoch,
         child: grant.child,
         capability: grant.capability,
+        version: group.frame_version,
     }
 }
 

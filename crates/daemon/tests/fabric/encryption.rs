@@ -10,6 +10,7 @@ use std::thread;
 use tributary_client::manager::{ManagerClient, ManagerError};
 use tributary_daemon::token::Token;
 use tributary_wire::control::{GroupGrant, GroupRequest, JobAdmission, JobRequest};
+use tributary_wire::frame::Versions;
 
 use crate::common::{call, eventually, guarded};
 use crate::recovery::{RunningManager, start_node};
@@ -72,6 +73,7 @@ fn group_of(client: &ManagerClient, admission: &JobAdmission) -> GroupGrant {
         secret: admission.secret,
         label: "a-label-that-stays-here".into(),
         hosts: vec!["host-that-nobody-knows".into(), "another-such-host".into()],
+        frame_versions: Versions::SPOKEN,
         osos: 2,
         payload_max_bytes: 1024,
         stream: None,

@@ -16,3 +16,4 @@ mod recovery;
 mod resources;
 mod streams;
 mod tenants;
+mod versions;

@@ -113,6 +113,8 @@ fn bytes_that_are_no_frames_close_their_link_only() {
         let mut wrong = join;
         wrong[4] += 1;
         send("wrong-version", &wrong);
+        wrong[4] += 1;
+        send("wrong-version", &wrong);
         let mut wrong = join;
         wrong[5] = 0xEE;
         send("bad-field", &wrong);

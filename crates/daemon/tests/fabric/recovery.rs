@@ -64,6 +64,16 @@ pub(crate) fn start_node(
     token: &Token,
     folder: &Path,
 ) -> (Shutdown, JoinHandle<()>) {
+    start_node_with(NodeLimits::default(), name, manager, token, folder)
+}
+
+pub(crate) fn start_node_with(
+    limits: NodeLimits,
+    name: &str,
+    manager: SocketAddr,
+    token: &Token,
+    folder: &Path,
+) -> (Shutdown, JoinHandle<()>) {
     let node = Node::bind(NodeOptions {
         name: name.into(),
         manager: manager.to_string(),
@@ -72,7 +82,7 @@ pub(crate) fn start_node(
         advertise: None,
         shm_socket: Some(folder.join(format!("{name}.sock"))),
         metrics: None,
-        limits: NodeLimits::default(),
+        limits,
         datagram_payload_max_bytes: 1388,
         spin: Duration::ZERO,
         kernel: KernelOptions::Off,

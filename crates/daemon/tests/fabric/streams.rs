@@ -35,6 +35,7 @@ impl Streamer {
         let endpoint = Endpoint::new(EndpointConfig {
             group: group.group,
             epoch: group.epoch,
+            frame_version: group.frame_version,
             child: grant.child,
             capability: grant.capability,
             endpoint: grant.endpoint,

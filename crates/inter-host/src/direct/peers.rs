@@ -7,13 +7,16 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tributary_transport::{Armed, Link, ReceiveError, SendError, Sent, TcpLink, connect_tcp_start};
-use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part};
+use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part, Version, Versions};
 use tributary_wire::{ChildIndex, EndpointId, Epoch};
 
 use super::failure::Failure;
 use super::identity::Identity;
 use super::listener::{Caller, Listener};
 use super::options::options;
+
+/// The version of frames on these links: the processes of a job are of one build.
+const VERSION: Version = Versions::SPOKEN.newest;
 
 /// Most descriptors that one sleep watches. It is a bounded sleep, so one that leaves some out is only
 /// less prompt; all but linear algorithms watch a handful.
@@ -400,6 +403,7 @@ impl Peers {
             epoch: Epoch(0),
             child: ChildIndex(self.me as u16),
             capability: self.identity.secret,
+            version: VERSION,
         }
     }
 }
@@ -458,9 +462,11 @@ fn failure_of(host: u32, identity: &Identity, error: ReceiveError) -> Failure {
 
 /// What `host` says in a frame: part of an operation, or that it leaves.
 fn message_from(host: u32, identity: &Identity, header: &Header) -> Result<Option<Part>, Abort> {
-    let Edge { group, child, capability, .. } = header.edge;
-    let is_ours =
-        group == identity.group && capability == identity.secret && u32::from(child.0) == host;
+    let Edge { group, child, capability, version, .. } = header.edge;
+    let is_ours = group == identity.group
+        && capability == identity.secret
+        && u32::from(child.0) == host
+        && version == VERSION;
     match header.message {
         Message::Request(part) if is_ours => Ok(Some(part)),
         Message::Leave if is_ours => Ok(None),

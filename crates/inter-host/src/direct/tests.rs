@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tributary_transport::{Link as _, connect_tcp};
-use tributary_wire::frame::{Edge, Header, Message};
+use tributary_wire::frame::{Edge, Header, Message, Versions};
 use tributary_wire::{ChildIndex, Epoch};
 
 use tributary_algorithms::{Algorithm, Collective, Order, Schedule, Shape};
@@ -45,6 +45,7 @@ fn edge_of(identity: Identity, host: u16) -> Edge {
         epoch: Epoch(0),
         child: ChildIndex(host),
         capability: identity.secret,
+        version: Versions::SPOKEN.newest,
     }
 }
 

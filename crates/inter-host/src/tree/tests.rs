@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use tributary_transport::{Armed, Frame, ReceiveError, SendError};
-use tributary_wire::frame::{Edge, HEADER_BYTES, Header, Message};
+use tributary_wire::frame::{Edge, HEADER_BYTES, Header, Message, Versions};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
 
 use tributary_protocol::endpoint::EndpointConfig;
@@ -16,6 +16,7 @@ const EDGE: Edge = Edge {
     epoch: Epoch(2),
     child: ChildIndex(3),
     capability: Capability::from_bytes([4; 16]),
+    version: Versions::SPOKEN.newest,
 };
 
 /// A link whose node says why the group failed and goes, right after the member found nothing to
@@ -85,6 +86,7 @@ fn a_node_that_told_why_and_went_is_not_blamed() {
     let endpoint = Endpoint::new(EndpointConfig {
         group: EDGE.group,
         epoch: EDGE.epoch,
+        frame_version: EDGE.version,
         child: EDGE.child,
         capability: EDGE.capability,
         endpoint: EndpointId(0),

@@ -23,6 +23,7 @@ use tributary_kernel_path::user_space::{UserSpace, Verdict};
 use tributary_kernel_path::{ChildTerms, GroupTerms};
 use tributary_protocol::Time;
 use tributary_wire::Sequence;
+use tributary_wire::frame::Versions;
 
 use members::{Kind, Members, Shot};
 use process::{PAYLOAD_MAX_BYTES, Process, Sent};
@@ -121,6 +122,7 @@ fn group(window: u16, peers: &[SocketAddrV4]) -> GroupTerms {
     GroupTerms {
         group: GROUP,
         epoch: EPOCH,
+        frame_version: Versions::SPOKEN.newest,
         window,
         payload_max_bytes: PAYLOAD_MAX_BYTES,
         children: peers.iter().enumerate().map(child).collect(),

@@ -8,7 +8,7 @@ use tributary_protocol::node::{
 use tributary_protocol::{Carrier, Time};
 use tributary_protocol_testing::NodeMemory;
 use tributary_protocol_testing::frames::encode;
-use tributary_wire::frame::Edge;
+use tributary_wire::frame::{Edge, Versions};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
 
 pub(crate) const GROUP: GroupId = GroupId(3);
@@ -24,12 +24,14 @@ pub(crate) fn edge(child: usize) -> Edge {
         epoch: EPOCH,
         child: ChildIndex(child as u16),
         capability: capability(child),
+        version: Versions::SPOKEN.newest,
     }
 }
 
 /// A root that takes datagrams.
 pub(crate) fn root(children: usize, window: u16, payload_max_bytes: u32) -> (Node, NodeMemory) {
     let mut node = Node::new(NodeConfig {
+        frame_versions: Versions::SPOKEN,
         radix_max: 16,
         osos_max: 16,
         groups_max: 8,
@@ -46,6 +48,7 @@ pub(crate) fn root(children: usize, window: u16, payload_max_bytes: u32) -> (Nod
     let config = GroupConfig {
         group: GROUP,
         epoch: EPOCH,
+        frame_version: Versions::SPOKEN.newest,
         osos: window,
         payload_max_bytes,
         children: children.collect(),

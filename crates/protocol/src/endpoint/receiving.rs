@@ -81,11 +81,8 @@ impl Endpoint {
     }
 
     fn handle_multicast(&mut self, now: Time, header: &Header) -> Result<Option<Body>, FrameError> {
-        let config = &self.config;
-        let is_ours = self
-            .multicast
-            .as_ref()
-            .is_some_and(|multicast| multicast.accepts(config.group, config.epoch, &header.edge));
+        let ours = self.multicast.as_ref().map(|multicast| multicast.edge(self.edge()));
+        let is_ours = ours == Some(header.edge);
         match header.message {
             Message::Result(part) if is_ours => self.handle_result(now, Carrier::Multicast, &part),
             _ if is_ours => Err(FrameError::WrongCarrier),

@@ -73,8 +73,9 @@ impl Manager {
         if let Some(stream) = held.stream {
             self.stream_trees.take_over(stream.tree);
         }
-        let &HeldGroup { group, epoch, osos, payload_max_bytes, stream, .. } = held;
-        let stage = Stage::Live(Terms { group, epoch, osos, payload_max_bytes, stream });
+        let &HeldGroup { group, epoch, frame_version, osos, payload_max_bytes, stream, .. } = held;
+        let stage =
+            Stage::Live(Terms { group, epoch, frame_version, osos, payload_max_bytes, stream });
         let (job, label) = (held.record.job, held.record.label.clone());
         self.groups
             .insert(group, Group { job, label, members: Vec::new(), stage, told_late: None });

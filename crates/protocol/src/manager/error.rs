@@ -5,6 +5,7 @@ use core::fmt;
 
 use tributary_topology::GroupTreeError;
 use tributary_wire::control::{Refusal, RefusalCode};
+use tributary_wire::frame::Versions;
 use tributary_wire::{GroupId, JobId, NodeId};
 
 use super::holders::Holders;
@@ -44,6 +45,12 @@ pub enum RegisterError {
         got: u32,
         /// Least that serves.
         min: u32,
+    },
+    /// No version of frames lies between those it names.
+    #[error("the node names versions of frames from {} to {}", versions.oldest, versions.newest)]
+    NoVersion {
+        /// What it names.
+        versions: Versions,
     },
     /// More network interfaces than a machine has.
     #[error("the node names {got} interfaces of its kernel path, allowed are {max}")]
@@ -199,6 +206,19 @@ pub enum GroupError {
         /// Jobs that hold some.
         holders: Holders,
     },
+    /// A node of the tree speaks no version of frames that the job and the other nodes speak.
+    #[error(
+        "aggregation node `{node}` speaks version {spoken} of frames, the job and the other nodes {others}: \
+         upgrade what is older"
+    )]
+    NoCommonVersion {
+        /// The node's name.
+        node: String,
+        /// What it speaks.
+        spoken: Versions,
+        /// What the job and the nodes before it speak.
+        others: Versions,
+    },
     /// A node of the tree would not install the group.
     #[error("aggregation node `{node}` refused the group: {reason}")]
     NodeRefused {
@@ -302,9 +322,10 @@ impl RegisterError {
         match self {
             Self::TooManyNodes { .. } => RefusalCode::LimitReached,
             Self::NameTaken { .. } => RefusalCode::NameTaken,
-            Self::Text { .. } | Self::Capacity { .. } | Self::TooManyInterfaces { .. } => {
-                RefusalCode::BadRequest
-            }
+            Self::Text { .. }
+            | Self::Capacity { .. }
+            | Self::NoVersion { .. }
+            | Self::TooManyInterfaces { .. } => RefusalCode::BadRequest,
         }
     }
 }
@@ -347,7 +368,7 @@ impl GroupError {
             Self::NodeExhausted { .. }
             | Self::NodeRefused { .. }
             | Self::Tree(GroupTreeError::RadixExceeded { .. }) => RefusalCode::NodeExhausted,
-            Self::Tree(_) => RefusalCode::NoTree,
+            Self::Tree(_) | Self::NoCommonVersion { .. } => RefusalCode::NoTree,
             Self::NodeFailed { .. }
             | Self::NodeSilent { .. }
             | Self::NodeGone { .. }

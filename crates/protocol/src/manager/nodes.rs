@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 
 use tributary_topology::{AggregationNode, GroupNode, GroupTree};
 use tributary_wire::control::{KernelState, NodeRegistration, StreamCapacity};
+use tributary_wire::frame::{Version, Versions};
 use tributary_wire::{Datatype, NodeId, StreamTerms};
 
 use super::config::{KERNEL_INTERFACES_MAX, ManagerConfig, TEXT_MAX_BYTES};
-use super::error::RegisterError;
+use super::error::{GroupError, RegisterError};
 
 /// Shortest segment that holds an element of every datatype.
 pub(super) const PAYLOAD_MIN_BYTES: u32 = Datatype::SIZE_BYTES_MAX as u32;
@@ -102,6 +103,24 @@ impl NodeTable {
         tree.nodes().iter().map(held).fold(wanted_bytes, u32::min)
     }
 
+    /// The newest version of frames that a job and all nodes of `tree` speak.
+    pub(super) fn frame_version(
+        &self,
+        tree: &GroupTree,
+        of_job: Versions,
+    ) -> Result<Version, GroupError> {
+        let mut common = of_job;
+        for part in tree.nodes() {
+            let spoken = self.named(&part.name).1.frame_versions;
+            common = common.common(spoken).ok_or_else(|| GroupError::NoCommonVersion {
+                node: part.name.clone(),
+                spoken,
+                others: common,
+            })?;
+        }
+        Ok(common.newest)
+    }
+
     /// What every node of `tree` can stream, no wider than wanted; none if one of them can't.
     pub(super) fn stream_capacity(
         &self,
@@ -165,6 +184,10 @@ fn check_registration(registration: &NodeRegistration) -> Result<(), RegisterErr
             }
             texts.extend(interfaces.iter().map(|interface| ("interface", interface)));
         }
+    }
+    let versions = registration.frame_versions;
+    if versions.oldest > versions.newest {
+        return Err(RegisterError::NoVersion { versions });
     }
     for (field, text) in texts {
         if !(1..=TEXT_MAX_BYTES).contains(&text.len()) {

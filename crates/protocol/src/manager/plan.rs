@@ -9,6 +9,7 @@ use tributary_wire::control::{
     ChildGrant, EndpointGrant, ExternalReceiverGrant, GroupGrant, GroupInstall, GroupKeys,
     GroupRecord, GroupRequest, MulticastGrant, NodeAddress, ParentGrant, StreamInstall,
 };
+use tributary_wire::frame::Version;
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
 
 use super::config::{ManagerConfig, TEXT_MAX_BYTES};
@@ -21,6 +22,7 @@ use super::secrets::Secrets;
 pub(super) struct Terms {
     pub(super) group: GroupId,
     pub(super) epoch: Epoch,
+    pub(super) frame_version: Version,
     pub(super) osos: u16,
     pub(super) payload_max_bytes: u32,
     pub(super) stream: Option<StreamInstall>,
@@ -108,11 +110,12 @@ impl Draft<'_> {
 
     /// A node's part.
     fn install(&self, node: usize) -> GroupInstall {
-        let Terms { group, epoch, osos, payload_max_bytes, stream } = self.terms;
+        let Terms { group, epoch, frame_version, osos, payload_max_bytes, stream } = self.terms;
         let is_root = node == self.root;
         GroupInstall {
             group,
             epoch,
+            frame_version,
             osos,
             payload_max_bytes,
             children: children(self.tree, node, &self.capabilities[node]),
@@ -134,7 +137,7 @@ impl Draft<'_> {
 
     /// The members' part.
     fn grant(&self) -> GroupGrant {
-        let Terms { group, epoch, osos, payload_max_bytes, stream } = self.terms;
+        let Terms { group, epoch, frame_version, osos, payload_max_bytes, stream } = self.terms;
         let endpoints = self.tree.endpoints().iter().map(|place| EndpointGrant {
             endpoint: place.endpoint,
             address: self.address(place.node),
@@ -144,6 +147,7 @@ impl Draft<'_> {
         GroupGrant {
             group,
             epoch,
+            frame_version,
             osos,
             payload_max_bytes,
             stream: stream.map(|stream| stream.terms),
@@ -153,6 +157,7 @@ impl Draft<'_> {
                 Box::new(ExternalReceiverGrant {
                     group,
                     epoch,
+                    frame_version,
                     address: self.address(self.root),
                     capability,
                     payload_max_bytes,

@@ -16,6 +16,7 @@ use tributary_wire::control::{
     GroupGrant, GroupInstall, GroupRequest, JobAdmission, JobRequest, NodeAddress, NodeEvent,
     NodeOrder, NodeRegistration, StreamCapacity,
 };
+use tributary_wire::frame::Versions;
 use tributary_wire::{GroupId, NodeId, StreamTerms};
 
 use super::{AdmitError, Caller, GroupError, Manager, ManagerConfig, RequestTicket};
@@ -37,6 +38,7 @@ pub(super) fn registration(name: &str, radix: u16, osos: u32) -> NodeRegistratio
         radix,
         osos,
         payload_max_bytes: 4096,
+        frame_versions: Versions::SPOKEN,
         stream: Some(STREAMS),
         kernel: None,
     }
@@ -100,6 +102,7 @@ impl Site {
             secret: job.secret,
             label: "world".into(),
             hosts: hosts.iter().map(|host| host.to_string()).collect(),
+            frame_versions: Versions::SPOKEN,
             osos,
             payload_max_bytes: 1024,
             stream: Some(StreamTerms { chunk_bytes: 1 << 20, window: 4 }),

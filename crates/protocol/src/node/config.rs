@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use tributary_wire::control::{GroupInstall, StreamCapacity};
+use tributary_wire::frame::{Version, Versions};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, TreeId};
 
 use super::PortId;
@@ -14,6 +15,8 @@ use crate::payloads::{Arena, ArenaId};
 /// A node's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeConfig {
+    /// The versions of frames that it speaks.
+    pub frame_versions: Versions,
     /// Children at most in one group.
     pub radix_max: u16,
     /// Outstanding operations at most, over all groups.
@@ -71,6 +74,8 @@ pub struct GroupConfig {
     pub group: GroupId,
     /// Its incarnation.
     pub epoch: Epoch,
+    /// The layout of its frames.
+    pub frame_version: Version,
     /// Segments in flight at most.
     pub osos: u16,
     /// Longest segment.
@@ -110,6 +115,7 @@ impl GroupConfig {
         Self {
             group: order.group,
             epoch: order.epoch,
+            frame_version: order.frame_version,
             osos: order.osos,
             payload_max_bytes: order.payload_max_bytes,
             children: children.collect(),
@@ -180,6 +186,14 @@ pub enum InstallError {
         needed_bytes: u32,
         /// The node's limit.
         max_bytes: u32,
+    },
+    /// Frames of a version that the node does not speak.
+    #[error("needs frames of version {needed}, the node speaks {spoken}")]
+    OtherVersion {
+        /// Asked for.
+        needed: Version,
+        /// What it speaks.
+        spoken: Versions,
     },
     /// A group id beyond the table.
     #[error("group id {group} is not below the limit of {groups_max}")]

@@ -1,7 +1,7 @@
 //! Segments of a group that its driver completes elsewhere, in a part of the node that is faster for short
 //! ones. The driver decides who completes which; this machine learns of results, and says what it has.
 
-use tributary_wire::frame::{Header, Message, Part};
+use tributary_wire::frame::{Header, Message, Part, Version};
 use tributary_wire::{Capability, ChildIndex, Epoch, GroupId, Sequence};
 
 use super::group::Group;
@@ -27,6 +27,8 @@ pub struct ChildEdge {
 pub struct GroupTerms {
     /// Its incarnation.
     pub epoch: Epoch,
+    /// The layout of its frames.
+    pub frame_version: Version,
     /// Segments in flight at most.
     pub osos: u16,
     /// Longest segment.
@@ -56,6 +58,7 @@ impl Node {
             && group.children.iter().all(|child| child.has_joined && !child.has_left);
         is_plain.then(|| GroupTerms {
             epoch: group.epoch,
+            frame_version: group.frame_version,
             osos: group.osos(),
             payload_max_bytes: group.arena().payload_max_bytes,
             floor: group.floor(),

@@ -1,5 +1,6 @@
 //! Why a node refused a frame.
 
+use tributary_wire::frame::Version;
 use tributary_wire::{Epoch, GroupId, OperationNumber};
 
 /// Why a frame was refused. The peer is at fault; its link is to be closed.
@@ -13,6 +14,16 @@ pub enum FrameError {
         group: GroupId,
         /// The epoch named.
         epoch: Epoch,
+    },
+    /// The frame's layout is not the one granted to the group.
+    #[error("frame of version {got}, group {group} was granted version {granted}")]
+    WrongVersion {
+        /// The group.
+        group: GroupId,
+        /// The frame's.
+        got: Version,
+        /// The group's.
+        granted: Version,
     },
     /// The capability is not the one granted to that child.
     #[error("forged capability for group {group}")]

@@ -6,7 +6,7 @@
 //! external receiver. Both are counted.
 
 use tributary_wire::frame::{
-    Abort, AbortReason, EXTERNAL_RECEIVER, Edge, Header, Message, RetransmitState,
+    Abort, AbortReason, EXTERNAL_RECEIVER, Header, Message, RetransmitState,
 };
 use tributary_wire::{Capability, GroupId, Sequence};
 
@@ -155,7 +155,6 @@ impl Group {
     /// A frame for the external receiver; none if the group has no place for one.
     fn header_to_external_receiver(&self, message: Message) -> Option<Header> {
         let capability = self.external_receiver.as_ref()?.capability;
-        let edge = Edge { group: self.id, epoch: self.epoch, child: EXTERNAL_RECEIVER, capability };
-        Some(Header { edge, message })
+        Some(Header { edge: self.edge(EXTERNAL_RECEIVER, capability), message })
     }
 }

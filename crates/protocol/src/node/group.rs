@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use core::ops::Range;
 
-use tributary_wire::frame::{Edge, Header, Message, Part, Subscription};
+use tributary_wire::frame::{Edge, Header, Message, Part, Subscription, Version};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, Sequence};
 
 use super::external_receiver::ExternalReceiver;
@@ -20,6 +20,7 @@ use crate::{Carrier, Time};
 pub(super) struct Group {
     pub(super) id: GroupId,
     pub(super) epoch: Epoch,
+    pub(super) frame_version: Version,
     pub(super) children: Box<[Child]>,
     pub(super) parent: Option<ParentConfig>,
     pub(super) parent_liveness: NodeLiveness,
@@ -102,6 +103,7 @@ impl Group {
         Self {
             id: config.group,
             epoch: config.epoch,
+            frame_version: config.frame_version,
             stream: config.stream.map(|stream| GroupStream::new(stream, children.len())),
             children,
             parent: config.parent,
@@ -197,48 +199,45 @@ impl Group {
 
     pub(super) fn header_to_child(&self, child: ChildIndex, message: Message) -> Header {
         let capability = self.children[usize::from(child.0)].capability;
-        Header { edge: Edge { group: self.id, epoch: self.epoch, child, capability }, message }
+        Header { edge: self.edge(child, capability), message }
     }
 
     pub(super) fn header_to_parent(&self, message: Message) -> Option<(PortId, Header)> {
         let parent = self.parent.as_ref()?;
-        let edge = Edge {
-            group: self.id,
-            epoch: self.epoch,
-            child: parent.child,
-            capability: parent.capability,
-        };
+        let edge = self.edge(parent.child, parent.capability);
         Some((parent.port, Header { edge, message }))
+    }
+
+    /// One of the group's edges.
+    pub(super) fn edge(&self, child: ChildIndex, capability: Capability) -> Edge {
+        let &Self { id: group, epoch, frame_version: version, .. } = self;
+        Edge { group, epoch, child, capability, version }
     }
 
     /// Checks that a frame comes from the child.
     pub(super) fn check_edge(&self, header: &Header, child: ChildIndex) -> Result<(), FrameError> {
-        let edge = &header.edge;
-        if edge.group != self.id || edge.epoch != self.epoch {
-            return Err(FrameError::UnknownGroup { group: edge.group, epoch: edge.epoch });
-        }
-        if edge.child != child {
-            return Err(FrameError::WrongPort);
-        }
-        if edge.capability != self.children[usize::from(child.0)].capability {
-            return Err(FrameError::Forged { group: self.id });
-        }
-        Ok(())
+        let granted = self.edge(child, self.children[usize::from(child.0)].capability);
+        check_edge(&header.edge, &granted)
     }
 
     /// Checks that a frame comes from the parent.
     pub(super) fn check_parent_edge(&self, header: &Header) -> Result<(), FrameError> {
         let parent = self.parent.as_ref().expect("only a group with a parent has a parent port");
-        let edge = &header.edge;
-        if edge.group != self.id || edge.epoch != self.epoch {
-            return Err(FrameError::UnknownGroup { group: edge.group, epoch: edge.epoch });
-        }
-        if edge.child != parent.child {
-            return Err(FrameError::WrongPort);
-        }
-        if edge.capability != parent.capability {
-            return Err(FrameError::Forged { group: self.id });
-        }
+        check_edge(&header.edge, &self.edge(parent.child, parent.capability))
+    }
+}
+
+fn check_edge(got: &Edge, granted: &Edge) -> Result<(), FrameError> {
+    let group = granted.group;
+    if got == granted {
         Ok(())
+    } else if got.group != group || got.epoch != granted.epoch {
+        Err(FrameError::UnknownGroup { group: got.group, epoch: got.epoch })
+    } else if got.version != granted.version {
+        Err(FrameError::WrongVersion { group, got: got.version, granted: granted.version })
+    } else if got.child != granted.child {
+        Err(FrameError::WrongPort)
+    } else {
+        Err(FrameError::Forged { group })
     }
 }

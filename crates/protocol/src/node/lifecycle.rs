@@ -51,6 +51,10 @@ impl Node {
         if let Some(Some(group)) = self.groups.get(config.group.0 as usize) {
             return Err(InstallError::GroupInUse { group: group.id, epoch: group.epoch });
         }
+        if !limits.frame_versions.contains(config.frame_version) {
+            let (needed, spoken) = (config.frame_version, limits.frame_versions);
+            return Err(InstallError::OtherVersion { needed, spoken });
+        }
         let is_empty = config.children.is_empty()
             || config.osos == 0
             || config.payload_max_bytes == 0

@@ -74,7 +74,7 @@ impl Node {
         if found.epoch != epoch {
             return Err(unknown);
         }
-        if !multicast.receiver.accepts(found.id, found.epoch, &header.edge) {
+        if header.edge != found.edge(EVERYONE, multicast.capability) {
             return Err(FrameError::Forged { group: id });
         }
         if found.parent.is_none() {
@@ -191,7 +191,7 @@ impl Group {
         part.has_data = slot.has_data;
         part.retransmit = RetransmitState { attempt: 0, behind: self.behind(part.sequence) };
         let capability = multicast.capability;
-        let edge = Edge { group: self.id, epoch: self.epoch, child: EVERYONE, capability };
+        let edge = self.edge(EVERYONE, capability);
         Some(Header { edge, message: Message::Result(part) })
     }
 }

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use tributary_wire::frame::{
     Abort, AbortReason, Edge, Part, RetransmitState, Shape, StreamRequest, StreamShape, Target,
+    Version, Versions,
 };
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, OperationNumber, Operator, SegmentIndex,
@@ -36,6 +37,7 @@ const EPOCH: Epoch = Epoch(9);
 
 fn limits() -> NodeConfig {
     NodeConfig {
+        frame_versions: Versions::SPOKEN,
         radix_max: 4,
         osos_max: 8,
         groups_max: 5,
@@ -60,6 +62,7 @@ fn group(children: u16) -> GroupConfig {
     GroupConfig {
         group: GROUP,
         epoch: EPOCH,
+        frame_version: Versions::SPOKEN.newest,
         osos: OSOS,
         payload_max_bytes: 16,
         children,
@@ -69,7 +72,9 @@ fn group(children: u16) -> GroupConfig {
 }
 
 fn edge(child: u16) -> Edge {
-    Edge { group: GROUP, epoch: EPOCH, child: ChildIndex(child), capability: capability(child) }
+    let version = Versions::SPOKEN.newest;
+    let capability = capability(child);
+    Edge { group: GROUP, epoch: EPOCH, child: ChildIndex(child), capability, version }
 }
 
 fn request(number: u32, elements: u32) -> Message {
@@ -140,6 +145,11 @@ fn install_says_what_is_lacking_and_keeps_nothing() {
     assert_eq!(
         refusal(&|it| it.payload_max_bytes = 65),
         InstallError::PayloadTooLong { needed_bytes: 65, max_bytes: 64 }
+    );
+    let (needed, spoken) = (Version(Versions::SPOKEN.newest.0 + 1), Versions::SPOKEN);
+    assert_eq!(
+        refusal(&|it| it.frame_version = needed),
+        InstallError::OtherVersion { needed, spoken }
     );
     assert_eq!(
         refusal(&|it| it.group = GroupId(5)),
@@ -227,6 +237,10 @@ fn a_joined_port_speaks_for_one_child_only() {
     assert_eq!(wrong(&mut node, edge(1)), Err(FrameError::WrongPort));
     let forged = Edge { capability: capability(1), ..edge(0) };
     assert_eq!(wrong(&mut node, forged), Err(FrameError::Forged { group: GROUP }));
+    let (granted, got) = (edge(0).version, Version(edge(0).version.0 + 1));
+    let newer = Edge { version: got, ..edge(0) };
+    let other = FrameError::WrongVersion { group: GROUP, got, granted };
+    assert_eq!(wrong(&mut node, newer), Err(other));
     let old = Edge { epoch: Epoch(8), ..edge(0) };
     let unknown = FrameError::UnknownGroup { group: GROUP, epoch: Epoch(8) };
     assert_eq!(wrong(&mut node, old), Err(unknown));

@@ -10,7 +10,7 @@ use tributary_protocol::{Carrier, StreamTerms};
 use tributary_protocol_testing::NodeEdges;
 use tributary_wire::frame::{
     Abort, AbortReason, Edge, Header, Message, Part, RetransmitState, Shape, StreamRequest,
-    StreamShape, Target,
+    StreamShape, Target, Versions,
 };
 use tributary_wire::{
     Datatype, EndpointId, GroupId, OperationNumber, Operator, SegmentIndex, Sequence,
@@ -301,8 +301,13 @@ fn misbehave(world: &mut World, member: usize, message: Message) -> Vec<FrameErr
     let index = world.members[member].index;
     let group = world.members[member].group;
     let (node, child, capability) = world.place(group, index);
-    let edge =
-        Edge { group: World::group_id(group), epoch: World::epoch(group), child, capability };
+    let edge = Edge {
+        group: World::group_id(group),
+        epoch: World::epoch(group),
+        child,
+        capability,
+        version: Versions::SPOKEN.newest,
+    };
     let header = Header { edge, message };
     let payload = vec![0; header.payload_bytes()];
     let link = world.members[member].link.expect("it has connected");

@@ -12,7 +12,7 @@ use tributary_protocol::node::{
 use tributary_protocol::{Carrier, Time};
 use tributary_protocol_testing::values::Below;
 use tributary_protocol_testing::{NodeMemory, Ports, frames};
-use tributary_wire::frame::Header;
+use tributary_wire::frame::{Header, Versions};
 use tributary_wire::{Capability, ChildIndex, Epoch, GroupId, TreeId};
 
 use crate::link::{Holder, LOWER, Link, Timing, UPPER};
@@ -100,6 +100,7 @@ impl World {
     pub(crate) fn new(scenario: &Scenario, timing: Timing) -> Self {
         let osos_max = scenario.groups.iter().map(|group| u32::from(group.osos)).sum();
         let config = NodeConfig {
+            frame_versions: Versions::SPOKEN,
             radix_max: 64,
             osos_max,
             groups_max: scenario.groups.len() as u32,
@@ -172,6 +173,7 @@ impl World {
             let config = GroupConfig {
                 group: Self::group_id(group),
                 epoch: Self::epoch(group),
+                frame_version: Versions::SPOKEN.newest,
                 osos: plan.osos,
                 payload_max_bytes: plan.payload_max_bytes,
                 children,
@@ -198,6 +200,7 @@ impl World {
             let config = EndpointConfig {
                 group: Self::group_id(group),
                 epoch: Self::epoch(group),
+                frame_version: Versions::SPOKEN.newest,
                 child,
                 capability,
                 endpoint: tributary_wire::EndpointId(member),

@@ -7,7 +7,7 @@ use tributary_protocol::endpoint::EndpointConfig;
 use tributary_protocol::node::{
     ChildConfig, GroupConfig, InstallError, ParentConfig, PortId, StreamConfig,
 };
-use tributary_wire::frame::Edge;
+use tributary_wire::frame::{Edge, Versions};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, TreeId};
 
 use super::aggregator::Peer;
@@ -171,6 +171,7 @@ impl<D: Data> World<D> {
             let config = GroupConfig {
                 group: id,
                 epoch: Epoch(1),
+                frame_version: Versions::SPOKEN.newest,
                 osos: terms.osos,
                 payload_max_bytes: terms.payload_max_bytes,
                 children: children.collect(),
@@ -192,6 +193,7 @@ impl<D: Data> World<D> {
                 let config = EndpointConfig {
                     group: id,
                     epoch: Epoch(1),
+                    frame_version: Versions::SPOKEN.newest,
                     child: ChildIndex(child as u16),
                     capability: capability(node, child),
                     endpoint,
@@ -219,7 +221,9 @@ impl<D: Data> World<D> {
         let id = config.group;
         let group = id.0 as usize;
         if let Some(Upward { parent, child, capability }) = upward {
-            let edge = Edge { group: config.group, epoch: config.epoch, child, capability };
+            let version = config.frame_version;
+            let edge =
+                Edge { group: config.group, epoch: config.epoch, child, capability, version };
             let node = &self.aggregators[aggregator.index()];
             let port = PortId(node.ports.len() as u32);
             let peer = Peer::Node { aggregator, port, vertex: node.vertex };
@@ -261,6 +265,7 @@ impl<D: Data> World<D> {
             epoch: config.epoch,
             child: config.child,
             capability: config.capability,
+            version: config.frame_version,
         };
         let host = self.host_of(process);
         let port =

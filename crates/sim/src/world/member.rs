@@ -51,6 +51,7 @@ impl<D: Data> World<D> {
             epoch: config.epoch,
             child: config.child,
             capability: config.capability,
+            version: config.frame_version,
         };
         let number = config.endpoint;
         self.members.push(Member {

@@ -11,6 +11,7 @@ use tributary_wire::control::{
     GroupGrant, GroupInstall, GroupRequest, JobAdmission, JobRequest, NodeAddress, NodeEvent,
     NodeOrder, NodeRegistration,
 };
+use tributary_wire::frame::Versions;
 use tributary_wire::{GroupId, NodeId};
 
 use super::group::{Group, SetupError, Terms, Upward};
@@ -53,6 +54,7 @@ impl Site {
                 radix: config.radix_max,
                 osos: config.osos_max,
                 payload_max_bytes: config.payload_max_bytes,
+                frame_versions: config.frame_versions,
                 stream: config.streams.capacity(),
                 kernel: None,
             };
@@ -84,6 +86,7 @@ impl<D: Data> World<D> {
             secret: site.job.secret,
             label: "simulated".to_owned(),
             hosts: members.iter().map(|(_, host)| host.clone()).collect(),
+            frame_versions: Versions::SPOKEN,
             osos: terms.osos,
             payload_max_bytes: terms.payload_max_bytes,
             stream: terms.stream,
@@ -151,6 +154,7 @@ impl<D: Data> World<D> {
         let config = GroupConfig {
             group: install.group,
             epoch: install.epoch,
+            frame_version: install.frame_version,
             osos: install.osos,
             payload_max_bytes: install.payload_max_bytes,
             children: children.collect(),

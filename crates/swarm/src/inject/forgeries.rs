@@ -1,7 +1,7 @@
 //! Mistaken operations and forged frames.
 
 use tributary_protocol_testing::frames;
-use tributary_wire::frame::{EVERYONE, Edge, Header, Message, Part, Shape, Target};
+use tributary_wire::frame::{EVERYONE, Edge, Header, Message, Part, Shape, Target, Versions};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
     Sequence,
@@ -98,6 +98,7 @@ pub(super) fn intruding_frame(intrusion: Intrusion, stolen: Option<Edge>) -> Opt
         epoch: Epoch(1),
         child: ChildIndex(0),
         capability: Capability::from_bytes([0x77; 16]),
+        version: Versions::SPOKEN.newest,
     };
     let forged = |edge: Edge| Edge { capability: nowhere.capability, ..edge };
     let (edge, message) = match intrusion {

@@ -137,9 +137,10 @@ impl World<'_> {
 
     pub(crate) fn start_node(&mut self, node: u32) {
         let plan = &self.scenario.nodes[node as usize];
-        self.node(node).start_anew(plan);
-        self.equip(node);
         let life = self.node(node).life;
+        let versions = self.scenario.node_versions(node, life);
+        self.node(node).start_anew(plan, versions);
+        self.equip(node);
         let at = self.now + self.delay_ns();
         self.trace.note(self.now, None, || format!("node {node} starts again"));
         self.agenda.put(at, Item::Register { node, life });

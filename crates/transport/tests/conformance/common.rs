@@ -13,7 +13,7 @@ use tributary_transport::{
     TcpLink, TcpOptions, connect_shm, connect_tcp,
 };
 use tributary_wire::frame::{
-    Edge, HEADER_BYTES, Header, Message, Part, RetransmitState, Shape, Target,
+    Edge, HEADER_BYTES, Header, Message, Part, RetransmitState, Shape, Target, Versions,
 };
 use tributary_wire::{
     Capability, ChildIndex, Datatype, Epoch, FrameKey, GroupId, OperationNumber, Operator,
@@ -137,6 +137,7 @@ pub(crate) fn frame(sequence: u32, payload_bytes: usize) -> ([u8; HEADER_BYTES],
         epoch: Epoch(5),
         child: ChildIndex(6),
         capability: Capability::from_bytes([9; 16]),
+        version: Versions::SPOKEN.newest,
     };
     let mut payload = vec![0; payload_bytes];
     Pcg64::seed_from_u64(u64::from(sequence)).fill_bytes(&mut payload);

@@ -5,7 +5,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use super::{
     Abort, AbortReason, DecodeError, Edge, HEADER_BYTES, Header, MAGIC, Message, Part,
-    RetransmitState, Shape, StreamRequest, StreamShape, Subscription, Target, VERSION,
+    RetransmitState, Shape, StreamRequest, StreamShape, Subscription, Target, Version,
 };
 use crate::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
@@ -89,15 +89,14 @@ impl Header {
         if raw.magic != MAGIC {
             return Err(DecodeError::BadMagic(raw.magic));
         }
-        if raw.version != VERSION {
-            return Err(DecodeError::BadVersion(raw.version));
-        }
+        let version = Version::read(raw.version)?;
         let message = raw.message()?;
         let edge = Edge {
             group: GroupId(raw.group.get()),
             epoch: Epoch(raw.epoch.get()),
             child: ChildIndex(raw.child.get()),
             capability: Capability::from_bytes(raw.capability),
+            version,
         };
         let header = Self { edge, message };
         let needed_bytes = header.payload_bytes() as u32;
@@ -123,7 +122,7 @@ impl Header {
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut raw = RawHeader::new_zeroed();
         raw.magic = MAGIC;
-        raw.version = VERSION;
+        raw.version = self.edge.version.0;
         raw.payload_bytes = U32::new(self.payload_bytes() as u32);
         raw.group = U32::new(self.edge.group.0);
         raw.epoch = U32::new(self.edge.epoch.0);

@@ -92,6 +92,7 @@ fn any_header() -> impl Strategy<Value = Header> {
                 epoch: Epoch(epoch),
                 child: ChildIndex(child),
                 capability: Capability::from_bytes(capability),
+                version: Versions::SPOKEN.newest,
             },
             message,
         },
@@ -121,7 +122,7 @@ proptest! {
         mut bytes in any::<[u8; HEADER_BYTES]>(), kind in 0..22_u8, codes in any::<[u8; 3]>(),
     ) {
         bytes[..4].copy_from_slice(&MAGIC);
-        bytes[4] = VERSION;
+        bytes[4] = Versions::SPOKEN.newest.0;
         bytes[5] = kind;
         bytes[40] = codes[0] % 3;
         bytes[41] = codes[1] % 18;
@@ -147,6 +148,7 @@ fn sample() -> Header {
         epoch: Epoch(2),
         child: ChildIndex(1),
         capability: Capability::from_bytes([5; 16]),
+        version: Versions::SPOKEN.newest,
     };
     Header { edge, message: Message::Request(part) }
 }

@@ -90,7 +90,7 @@ impl Installed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tributary_wire::frame::{Header, Message};
+    use tributary_wire::frame::{Header, Message, Versions};
     use tributary_wire::{Capability, ChildIndex, FrameKey};
 
     const GROUP: GroupId = GroupId(2);
@@ -103,7 +103,9 @@ mod tests {
 
     /// Whether a join passes whose code was made with a key of this byte, or that has no code.
     fn admits(installed: &Installed, epoch: Epoch, child: ChildIndex, byte: Option<u8>) -> bool {
-        let edge = Edge { group: GROUP, epoch, child, capability: Capability::default() };
+        let version = Versions::SPOKEN.newest;
+        let capability = Capability::default();
+        let edge = Edge { group: GROUP, epoch, child, capability, version };
         let header = Header { edge, message: Message::Join };
         let code = byte.map(|byte| {
             AuthenticationKey::new(FrameKey::from_bytes([byte; 16])).code(&header.encode(), &[])

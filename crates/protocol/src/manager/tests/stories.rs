@@ -6,6 +6,7 @@ use super::*;
 use crate::manager::{AdmitError, Caller, DrainError, EventError, RegisterError};
 use tributary_topology::GroupTreeError;
 use tributary_wire::control::{DrainRequest, Drained, KernelState, Refusal, RefusalCode};
+use tributary_wire::frame::Versions;
 use tributary_wire::{Capability, Epoch, JobId};
 
 const ACROSS: [&str; 4] = ["h0", "h1", "h4", "h5"];
@@ -405,6 +406,7 @@ fn without_nodes_there_is_no_tree() {
         secret: job.secret,
         label: String::new(),
         hosts: Vec::from(["h".to_string()]),
+        frame_versions: Versions::SPOKEN,
         osos: 1,
         payload_max_bytes: 16,
         stream: None,

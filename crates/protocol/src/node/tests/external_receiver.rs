@@ -9,7 +9,7 @@ const OUTSIDE: PortId = PortId(3);
 
 fn external_receiver_edge() -> Edge {
     let capability = Capability::from_bytes([0xEE; 16]);
-    Edge { group: GROUP, epoch: EPOCH, child: EXTERNAL_RECEIVER, capability }
+    Edge { child: EXTERNAL_RECEIVER, capability, ..edge(0) }
 }
 
 /// A node with a group of two, and an external receiver that has joined.
