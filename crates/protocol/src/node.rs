@@ -71,8 +71,8 @@ pub struct Node {
     config: NodeConfig,
     /// Indexed by group id: the manager keeps those small and dense.
     groups: Vec<Option<Box<Group>>>,
-    /// Failed groups whose children are not all told. By group id as well.
-    failed: Vec<Option<Box<FailedGroup>>>,
+    /// Failed groups whose children are not all told, oldest first.
+    failed: VecDeque<FailedGroup>,
     ports: Vec<Port>,
     ready: VecDeque<PortId>,
     events: VecDeque<Event>,
@@ -103,7 +103,7 @@ impl Node {
             locks: trees.map(lock).collect(),
             config,
             groups: Vec::new(),
-            failed: Vec::new(),
+            failed: VecDeque::new(),
             ports: Vec::new(),
             ready: VecDeque::new(),
             events: VecDeque::new(),

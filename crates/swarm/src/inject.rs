@@ -172,7 +172,10 @@ impl World<'_> {
             if self.members[member as usize].host != host || self.run_of(member).job != job {
                 continue;
             }
-            if resets && let Some(link) = self.members[member as usize].link {
+            // What lies in a socket that was closed before still arrives.
+            let link = self.members[member as usize].link;
+            let open = link.filter(|link| self.links[*link as usize].is_open(End::Lower));
+            if resets && let Some(link) = open {
                 self.lose_some(link, End::Upper);
             }
             self.kill_member(member, false);

@@ -39,6 +39,8 @@ pub(super) struct Member {
     running: Operations,
     is_start_put: bool,
     is_leave_put: bool,
+    /// When it began to take its place.
+    asked_at: u64,
     timer_at: Option<u64>,
     /// Its node has accepted its join.
     has_joined: bool,
@@ -80,6 +82,7 @@ impl Member {
             running: Operations::new(endpoint.endpoint, tag),
             is_start_put: false,
             is_leave_put: false,
+            asked_at: 0,
             timer_at: None,
             has_joined: false,
             is_subscribed: false,
@@ -150,6 +153,7 @@ impl World<'_> {
             return;
         }
         let (node, host, number) = (entry.node, entry.host, entry.number);
+        self.member(member).asked_at = self.now;
         let run = self.run_of(member);
         let (key, osos, stream) = (run.key, run.grant.osos, run.grant.stream);
         let apart = self.apart_until(host, self.node_machine(node));
@@ -303,13 +307,14 @@ impl World<'_> {
         if entry.is_cut_off {
             return;
         }
-        let (index, has_joined) = (entry.number, entry.has_joined);
+        let (index, has_joined, asked_at) = (entry.number, entry.has_joined, entry.asked_at);
         entry.failed = Some(abort);
         let key = self.run_of(member).key;
         self.trace.note(self.now, Some(key), || format!("member {index} fails: {}", words(abort)));
         let is_slow = self.scenario.is_slow();
         let entry = self.fault_record.entry(key);
-        let late_ns = self.now.saturating_sub(entry.noticed_by);
+        // A communicator may take a grant up long after it got it.
+        let late_ns = self.now.saturating_sub(entry.noticed_by.max(asked_at));
         let is_own_word = match abort.reason {
             AbortReason::MemberAborted => true,
             // If a group has failed before a member joins, it is not there any more, and the member

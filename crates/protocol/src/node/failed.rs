@@ -1,7 +1,7 @@
 //! Groups that failed before all their children had joined.
 //!
 //! A child that joins late is told why its group failed. Otherwise it would have to conclude that
-//! its parent died. One record per group number is kept, until the number is used again.
+//! its parent died. Records outlive the group's number, which may be in use again by then.
 
 use alloc::boxed::Box;
 
@@ -12,9 +12,13 @@ use super::group::Group;
 use super::port::{PortId, Role};
 use super::{FrameError, Node};
 
+/// Records that are kept: those of the newest failures.
+const RECORDS_MAX: usize = 1024;
+
 /// A failed group, as its children that had not joined may know it.
 #[derive(Debug)]
 pub(super) struct FailedGroup {
+    group: GroupId,
     epoch: Epoch,
     abort: Abort,
     awaited: Box<[(ChildIndex, Capability)]>,
@@ -33,18 +37,10 @@ impl Node {
         if awaited.is_empty() {
             return;
         }
-        let index = group.id.0 as usize;
-        if self.failed.len() <= index {
-            self.failed.resize_with(index + 1, || None);
+        if self.failed.len() == RECORDS_MAX {
+            self.failed.pop_front();
         }
-        self.failed[index] = Some(Box::new(FailedGroup { epoch: group.epoch, abort, awaited }));
-    }
-
-    /// The number is used again.
-    pub(super) fn forget_failed(&mut self, group: GroupId) {
-        if let Some(place) = self.failed.get_mut(group.0 as usize) {
-            *place = None;
-        }
+        self.failed.push_back(FailedGroup { group: group.id, epoch: group.epoch, abort, awaited });
     }
 
     /// A child joins a group that is not there. If it was granted a place, it is told why.
@@ -55,8 +51,8 @@ impl Node {
     ) -> Result<(), FrameError> {
         let edge = header.edge;
         let unknown = FrameError::UnknownGroup { group: edge.group, epoch: edge.epoch };
-        let failed = self.failed.get(edge.group.0 as usize).and_then(Option::as_ref);
-        let failed = failed.filter(|failed| failed.epoch == edge.epoch).ok_or(unknown)?;
+        let is_it = |it: &&FailedGroup| (it.group, it.epoch) == (edge.group, edge.epoch);
+        let failed = self.failed.iter().rev().find(is_it).ok_or(unknown)?;
         if !failed.awaited.contains(&(edge.child, edge.capability)) {
             return Err(unknown);
         }

@@ -37,7 +37,6 @@ impl Node {
             let is_queued = self.transmit(port, header, None);
             debug_assert!(is_queued, "a port just bound has room");
         }
-        self.forget_failed(group.id);
         self.groups[index] = Some(Box::new(group));
         Ok(arena)
     }
@@ -105,7 +104,8 @@ impl Node {
 
     pub(super) fn handle_join(&mut self, port: PortId, header: &Header) -> Result<(), FrameError> {
         let edge = header.edge;
-        let Some(Some(group)) = self.groups.get_mut(edge.group.0 as usize) else {
+        let group = self.groups.get_mut(edge.group.0 as usize).and_then(Option::as_mut);
+        let Some(group) = group.filter(|group| group.epoch == edge.epoch) else {
             return self.handle_late_join(port, header);
         };
         if edge.child == EXTERNAL_RECEIVER {

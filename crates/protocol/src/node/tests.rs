@@ -555,9 +555,27 @@ fn a_child_that_comes_after_the_failure_is_told_of_it_once_it_has_shown_its_gran
     let message = Header { edge: edge(1), message: Message::Abort(abort) };
     assert_eq!(drain(&mut node), (vec![(PortId(1), message)], vec![Event::Close(PortId(1))]));
     assert_eq!((node.osos_used(), node.poll_timeout()), (0, None));
-    // The next incarnation removes the record.
+    // Another group has its number by now.
     node.install(Time(0), GroupConfig { epoch: Epoch(10), ..group(3) }).unwrap();
-    assert!(put(&mut node, 2, edge(2), Message::Join).is_err());
+    put(&mut node, 2, edge(2), Message::Join).unwrap();
+    let message = Header { edge: edge(2), message: Message::Abort(abort) };
+    assert_eq!(drain(&mut node), (vec![(PortId(2), message)], vec![Event::Close(PortId(2))]));
+}
+
+#[test]
+fn of_many_failed_groups_the_newest_are_remembered() {
+    let mut node = Node::new(limits());
+    let epochs = 1024 + 1;
+    for epoch in 0..epochs {
+        let epoch = Epoch(epoch);
+        node.install(Time(0), GroupConfig { epoch, ..group(1) }).unwrap();
+        assert!(node.withdraw(GROUP, epoch));
+    }
+    drain(&mut node);
+    let mut join = |epoch| put(&mut node, 0, Edge { epoch, ..edge(0) }, Message::Join);
+    let oldest = Epoch(0);
+    assert_eq!(join(oldest), Err(FrameError::UnknownGroup { group: GROUP, epoch: oldest }));
+    assert_eq!(join(Epoch(1)), Ok(()));
 }
 
 #[test]

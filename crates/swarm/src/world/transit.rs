@@ -180,16 +180,19 @@ impl World<'_> {
 
     /// An end's process dies, and its kernel closes the link; the machine is gone too.
     pub(crate) fn die(&mut self, link: u32, end: End) {
-        let has_unread = !self.links[link as usize].queue[end as usize].is_empty();
+        let entry = &self.links[link as usize];
+        if !entry.is_open(end) {
+            return;
+        }
+        let has_unread = !entry.queue[end as usize].is_empty();
         if has_unread {
             self.lose_some(link, end.other());
         }
-        if self.shut(link, end) {
-            self.say_end(link, end);
-        }
+        self.shut(link, end);
+        self.say_end(link, end);
     }
 
-    /// Part of what is on its way to an end never arrives.
+    /// Part of what is on its way to an end never arrives; the other, still open, is to close.
     pub(crate) fn lose_some(&mut self, link: u32, to: End) {
         let sent = self.links[link as usize].queue[to as usize].len();
         let kept = self.random.random_range(0..=sent);
