@@ -12,7 +12,7 @@ include mk/packages.mk
 
 PROGRAM := $(RELEASE_DIR)/tributary
 
-.PHONY: help build demo test test-style test-rust test-fuzz test-mpi test-python test-applications bench clean
+.PHONY: help build demo test test-style test-rust test-model test-fuzz test-mpi test-python test-applications bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,10 @@ test-style: kernel-tools ## Check format, lints (warnings denied), links of the 
 test-rust: lab-tools kernel-tools ## Run unit, property, conformance and end-to-end tests, and the fuzz smoke
 	$(CARGO) test --workspace --locked
 	$(CARGO) test --locked -p tributary-swarm --features planted-bugs --test planted
+	$(CARGO) test --locked -p tributary-failover --features planted-bugs --test moves
+
+test-model: ## Go through all orders of events of a lost tree's settlement and the way back, with more of them than in `test`
+	$(CARGO) test --release --locked -p tributary-failover --test moves -- --ignored --nocapture
 
 test-fuzz: ## Run the fuzz smoke alone: decoder and input sequences, over seeded bytes
 	$(CARGO) test --locked -p tributary-protocol --test fuzz_smoke

@@ -17,7 +17,7 @@ const RETRY_MIN_NS: u64 = 20_000_000;
 const RETRY_MAX_NS: u64 = 2_000_000_000;
 
 /// Since the loss of a tree: the operations, and the boundaries before some of them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Boundaries {
     operations: u32,
     /// The operation before which the next boundary lies.
@@ -50,7 +50,7 @@ pub enum AfterAnnouncement {
 }
 
 /// How far a member is with its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// It has it.
     Taken,

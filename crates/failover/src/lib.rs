@@ -51,7 +51,7 @@ pub fn is_tree_lost(reason: AbortReason) -> bool {
 }
 
 /// How far one member had come when its tree was lost.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Standing {
     /// The operation that it has not completed: the one under way, or the next it will start.
     pub operation: OperationNumber,
@@ -62,7 +62,7 @@ pub struct Standing {
 }
 
 /// Segments of an operation that are complete at a member: a prefix, and some within a window behind it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Segments {
     /// All before this one are complete, and it is not.
     pub prefix: u32,
@@ -134,7 +134,7 @@ pub enum Settlement {
 }
 
 /// One step in finishing an operation. All members take part, in the same order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
     /// What it is about.
     pub segments: Range<u32>,
@@ -143,7 +143,7 @@ pub struct Step {
 }
 
 /// What happens in a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// This member, by its index among the standings, gives its results to all that lack them.
     Supply {

@@ -2,6 +2,7 @@
 //!
 //! Owns the course of a settlement. How members speak to each other, and where vectors lie, is the driver's.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use tributary_wire::OperationNumber;
@@ -33,7 +34,7 @@ pub enum Undecided {
 }
 
 /// A settlement under way at one member.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Settler {
     own: Standing,
     /// Most segments that may be in flight, which bounds what a standing tells of.
@@ -42,10 +43,10 @@ pub struct Settler {
     standings: Vec<Standing>,
     /// The operation that is finished; none before that is decided, and if it is started again.
     finished: Option<OperationNumber>,
-    steps: alloc::vec::IntoIter<Step>,
+    steps: VecDeque<Step>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Next {
     Call,
     Exchange,
@@ -56,7 +57,7 @@ impl Settler {
     /// A member that has cut itself off from its tree at `own`. All members name the same window.
     #[must_use]
     pub fn new(own: Standing, window: u16) -> Self {
-        let (standings, steps) = (Vec::new(), Vec::new().into_iter());
+        let (standings, steps) = (Vec::new(), VecDeque::new());
         Self { own, window, next: Next::Call, standings, finished: None, steps }
     }
 
@@ -71,7 +72,7 @@ impl Settler {
                 self.next = Next::Steps;
                 Task::Exchange
             }
-            Next::Steps => self.steps.next().map_or(Task::Over, Task::Step),
+            Next::Steps => self.steps.pop_front().map_or(Task::Over, Task::Step),
         }
     }
 
@@ -110,7 +111,7 @@ impl Settler {
         if let Settlement::Finish(operation) = settle(&self.standings)? {
             let (segments, receivers) = whole(operation).ok_or(Undecided::Unknown(operation))?;
             self.finished = Some(operation);
-            self.steps = steps(&self.standings, operation, segments, receivers).into_iter();
+            self.steps = steps(&self.standings, operation, segments, receivers).into();
         }
         Ok(())
     }
