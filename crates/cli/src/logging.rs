@@ -16,6 +16,8 @@ pub(crate) fn start() -> Result<(), UsageError> {
     let filter = EnvFilter::try_new(&filter).map_err(|_| {
         UsageError::new(knobs::LOG.name, &filter, format!("allowed is {}", knobs::LOG.allowed))
     })?;
+    // Where quartiles fall together, a chart's bar has no length, of which the rasterizer warns.
+    let filter = filter.add_directive("tiny_skia=error".parse().expect("it is a directive"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)

@@ -14,6 +14,7 @@ use tributary_figures::{Compared, Effort, Figure, FigureError, Progress};
 use tributary_sim::input::Refused;
 use tributary_sim::preset::{self, FabricShape, Preset};
 
+use crate::bench::sizes;
 use crate::flags::{ClusterFlags, CompareFlags, FigureFlags, SimRunFlags, SystemFlags};
 use crate::tables;
 use crate::usage::UsageError;
@@ -93,10 +94,11 @@ pub(crate) fn cluster(flags: &ClusterFlags) -> anyhow::Result<Preset> {
 
 fn question(flags: &SystemFlags) -> anyhow::Result<(Preset, Question)> {
     let preset = cluster(&flags.cluster)?;
+    let sizes = sizes::parse(&flags.sizes, 1)?;
     let question = Question {
         hosts: flags.hosts,
         processes: flags.processes,
-        sizes_bytes: flags.sizes.clone(),
+        sizes_bytes: sizes.into_iter().map(|bytes| bytes as usize).collect(),
         effort: Effort { seed: flags.seed, operations: flags.operations },
     };
     Ok((preset, question))

@@ -197,19 +197,32 @@ impl Handover {
     }
 
     /// Tells the machine of all results that the program has made and the machine does not have.
+    ///
+    /// All words are read together. If the program went on in between, a slot that was read early may have got its
+    /// result since, and one that was read late may hold a later sequence already: of neither would the machine
+    /// hear, and it would refuse a child that goes by the later one. As long as children go on without the
+    /// process, it only repeats what is cheap.
     fn catch_up(&self, node: &mut Node, group: GroupId, payloads: &mut impl Payloads) {
         #[cfg(feature = "planted-bugs")]
         if planted::is_planted(planted::Bug::ResultsUntold) {
             return;
         }
         let Some(place) = self.place(group) else { return };
-        for word in self.tables.words(place) {
-            if word.phase() != Phase::Done || node.segment(group, word.sequence()) == Some(true) {
-                continue;
+        let mut words = self.tables.words(place);
+        loop {
+            let done = words.iter().filter(|word| word.phase() == Phase::Done);
+            for sequence in done.map(|word| word.sequence()) {
+                if node.segment(group, sequence) != Some(true)
+                    && let Some(answered) = self.tables.answered(place, sequence)
+                {
+                    adopt(node, group, &answered, payloads);
+                }
             }
-            if let Some(answered) = self.tables.answered(place, word.sequence()) {
-                adopt(node, group, &answered, payloads);
+            let now = self.tables.words(place);
+            if now == words {
+                return;
             }
+            words = now;
         }
     }
 

@@ -249,11 +249,14 @@ impl Tables {
         CounterReader(Arc::clone(&self.memory))
     }
 
-    /// The words of a group's slots.
-    pub fn words(&self, PlaceId(place): PlaceId) -> impl Iterator<Item = Word> {
-        // Acquire: pairs with the program's swap to `Done`, so the result is read after it.
-        (0..self.slots(place))
-            .map(move |index| Word(self.memory.word(place, index).load(Ordering::Acquire)))
+    /// The words of a group's slots, one read after the other. Slots that the group does not have are empty.
+    #[must_use]
+    pub fn words(&self, PlaceId(place): PlaceId) -> [Word; SLOTS_PER_PLACE] {
+        let mut words = [Word(0); SLOTS_PER_PLACE];
+        for (index, word) in words.iter_mut().enumerate().take(self.slots(place)) {
+            *word = self.word(place, index);
+        }
+        words
     }
 
     /// The result of a sequence, if the program has made it and it is still there.

@@ -13,7 +13,7 @@ Examples:
 const RUN_EXAMPLES: &str = "\
 Examples:
   tributary sim run --config cluster.toml
-  tributary sim run --preset ethernet-25 --hosts 8 --sizes 8,4096
+  tributary sim run --preset ethernet-25 --hosts 8 --sizes 8,4K
   tributary sim run --print-preset edr-sharp > cluster.toml";
 
 const COMPARE_EXAMPLES: &str = "\
@@ -124,14 +124,9 @@ pub(crate) struct SystemFlags {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) processes: u32,
 
-    /// Lengths of the vectors in bytes
-    #[arg(
-        long,
-        value_name = "BYTES,...",
-        value_delimiter = ',',
-        default_value = "8,256,4096,65536"
-    )]
-    pub(crate) sizes: Vec<usize>,
+    /// Lengths of the vectors: bytes such as 8,1K,1M, or the powers of two of a range, 4:64K
+    #[arg(long, value_name = "SIZES", default_value = "8,256,4K,64K")]
+    pub(crate) sizes: String,
 
     /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]

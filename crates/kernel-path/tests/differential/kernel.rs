@@ -85,8 +85,8 @@ fn run(seed: u64, program: &mut Program, tables: &mut Tables) -> u64 {
                 assert_eq!(Some(&last), sent.last().map(|it| &it.bytes), "{place}");
             }
         }
-        let words: Vec<_> = user_tables.words(in_user).collect();
-        assert!(words.iter().copied().eq(tables.words(in_kernel)), "{place}: slots");
+        let words = user_tables.words(in_user);
+        assert_eq!(words, tables.words(in_kernel), "{place}: slots");
         for word in words {
             let sequence = word.sequence();
             let answers =
@@ -96,7 +96,7 @@ fn run(seed: u64, program: &mut Program, tables: &mut Tables) -> u64 {
         let frames: Vec<_> = sent.iter().map(members::sent_frame).collect();
         members.note(&frames);
         // What was gathered for the process, both hand over alike.
-        let words = user_tables.words(in_user).filter(|word| word.phase() == Phase::Gathered);
+        let words = words.iter().filter(|word| word.phase() == Phase::Gathered);
         for word in words.collect::<Vec<_>>() {
             let sequence = word.sequence();
             let held = user_tables.take(in_user, sequence);

@@ -9,6 +9,7 @@ mod handover;
 mod interleavings;
 mod kernel;
 mod members;
+mod overtaking;
 mod process;
 mod root;
 mod threads;
