@@ -191,9 +191,12 @@ impl Handover {
         arrival: Arrival<'_>,
         payloads: &mut impl Payloads,
     ) -> Result<(), FrameError> {
-        self.catch_up(node, group, payloads);
+        if self.catch_up(node, group, part.sequence, payloads) {
+            // A repeat that was long on its way. The machine can't know that, for it did not see the segment.
+            return Ok(());
+        }
         hand(node, arrival, payloads)?;
-        self.settle(node, group, part.sequence, arrival, payloads)
+        self.settle(node, group, part, arrival, payloads)
     }
 
     /// Tells the machine of all results that the program has made and the machine does not have.
@@ -202,12 +205,20 @@ impl Handover {
     /// result since, and one that was read late may hold a later sequence already: of neither would the machine
     /// hear, and it would refuse a child that goes by the later one. As long as children go on without the
     /// process, it only repeats what is cheap.
-    fn catch_up(&self, node: &mut Node, group: GroupId, payloads: &mut impl Payloads) {
+    ///
+    /// True if the program has gone beyond a sequence.
+    fn catch_up(
+        &self,
+        node: &mut Node,
+        group: GroupId,
+        sequence: Sequence,
+        payloads: &mut impl Payloads,
+    ) -> bool {
         #[cfg(feature = "planted-bugs")]
         if planted::is_planted(planted::Bug::ResultsUntold) {
-            return;
+            return false;
         }
-        let Some(place) = self.place(group) else { return };
+        let Some(place) = self.place(group) else { return false };
         let mut words = self.tables.words(place);
         loop {
             let done = words.iter().filter(|word| word.phase() == Phase::Done);
@@ -220,7 +231,7 @@ impl Handover {
             }
             let now = self.tables.words(place);
             if now == words {
-                return;
+                return self.tables.is_past(place, &words, sequence);
             }
             words = now;
         }
@@ -231,10 +242,11 @@ impl Handover {
         &mut self,
         node: &mut Node,
         group: GroupId,
-        sequence: Sequence,
+        part: &Part,
         arrival: Arrival<'_>,
         payloads: &mut impl Payloads,
     ) -> Result<(), FrameError> {
+        let sequence = part.sequence;
         let Some(place) = self.place(group) else { return Ok(()) };
         if node.segment(group, sequence).is_none() {
             // Refused, past, or the group has failed.
@@ -254,6 +266,13 @@ impl Handover {
                     adopt(node, group, &answered, payloads);
                     // The program made the result meanwhile: this frame is a repeat.
                     hand(node, arrival, payloads)?;
+                }
+                return Ok(());
+            }
+            // The program has gone on since.
+            Taken::Past => {
+                if node.segment(group, sequence) == Some(false) {
+                    node.pass_over(group, part, payloads);
                 }
                 return Ok(());
             }

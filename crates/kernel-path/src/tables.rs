@@ -142,7 +142,9 @@ pub enum Taken {
     Before,
     /// The program has made the result.
     Answered(Box<Answered>),
-    /// The slot holds another sequence, which is not done.
+    /// The slot holds a later sequence: every child has had the result.
+    Past,
+    /// The slot holds an earlier sequence, which is not done.
     Busy,
 }
 
@@ -259,6 +261,12 @@ impl Tables {
         words
     }
 
+    /// Whether a group has gone beyond a sequence, by words that were read together: every child has had its result.
+    #[must_use]
+    pub fn is_past(&self, PlaceId(place): PlaceId, words: &[Word], sequence: Sequence) -> bool {
+        words[self.index(place, sequence)].is_past(sequence)
+    }
+
     /// The result of a sequence, if the program has made it and it is still there.
     #[must_use]
     pub fn answered(&self, PlaceId(place): PlaceId, sequence: Sequence) -> Option<Answered> {
@@ -315,6 +323,8 @@ impl Tables {
                     }
                     _ => {}
                 }
+            } else if word.is_past(sequence) {
+                return Taken::Past;
             } else if !word.is_free_for(sequence) {
                 return Taken::Busy;
             }

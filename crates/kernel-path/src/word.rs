@@ -62,6 +62,13 @@ impl Word {
         self.phase() != Phase::Empty && self.sequence() == sequence
     }
 
+    /// Whether the slot has gone beyond this sequence. It is opened for one two windows later only when all are
+    /// complete up to one window later, to which every child has contributed with this one's result in its hands.
+    pub(crate) fn is_past(self, sequence: Sequence) -> bool {
+        let behind = self.sequence().distance_from(sequence);
+        self.phase() != Phase::Empty && (1..1 << 31).contains(&behind)
+    }
+
     /// Whether the slot may be opened for this sequence: it was not used, or an earlier one is done.
     pub(crate) fn is_free_for(self, sequence: Sequence) -> bool {
         let ahead = sequence.distance_from(self.sequence());

@@ -219,7 +219,7 @@ impl Scenario {
             Taken::Gathered(held) => held.iter().for_each(|held| self.note_held(seen, held)),
             Taken::Answered(answered) => self.note_answered(seen, &answered),
             Taken::Before => {}
-            Taken::Busy => panic!("the slot is nobody else's"),
+            Taken::Busy | Taken::Past => panic!("the slot is nobody else's"),
         }
     }
 

@@ -36,8 +36,9 @@ fn run_packet(program: &UserSpace, child: usize, number: u32) -> bool {
 }
 
 /// A request for a segment comes over the link. Before the process's access with this number, its repeat
-/// completes the segment in the program, and the next one begins. False if there is no such access.
-fn judges_rightly(first: u32, access: usize) -> bool {
+/// completes the segment in the program, which also completes those up to `end`, and that one begins. False if
+/// there is no such access.
+fn judges_rightly(first: u32, end: u32, access: usize) -> bool {
     let (program, tables) = UserSpace::new();
     let program = Arc::new(program);
     let (mut node, mut memory) = root(2, WINDOW, PAYLOAD_MAX_BYTES);
@@ -65,14 +66,28 @@ fn judges_rightly(first: u32, access: usize) -> bool {
         move |_| {
             if accesses.fetch_add(1, Ordering::Relaxed) + 1 == access {
                 // Accesses of another thread are not followed. Once the process has the segment, the repeat is its.
-                let go_on = || run_packet(&program, 1, first) && run_packet(&program, 0, first + 1);
+                let both = |number| (0..2).all(|child| run_packet(&program, child, number));
+                let go_on = || {
+                    run_packet(&program, 1, first)
+                        && (first + 1..end).all(both)
+                        && run_packet(&program, 0, end)
+                };
                 thread::scope(|scope| scope.spawn(go_on).join()).expect("the program takes them");
             }
         }
     });
     let judged = hand(&mut handover, 1, request(1, first));
     follow(|_| {});
-    assert_eq!(judged, Ok(()), "segment {first}, before access {access}");
+    assert_eq!(judged, Ok(()), "segment {first}, up to {end}, before access {access}");
+    // All is well afterwards, too.
+    for number in first..end + 6 {
+        for child in 0..2 {
+            if !run_packet(&program, child, number) {
+                let judged = hand(&mut handover, child, request(child, number));
+                assert_eq!(judged, Ok(()), "{number} behind {first} to {end}, access {access}");
+            }
+        }
+    }
     accesses.load(Ordering::Relaxed) >= access
 }
 
@@ -80,7 +95,9 @@ fn judges_rightly(first: u32, access: usize) -> bool {
 fn the_process_hears_of_what_is_made_while_it_reads() {
     // In turn, the segment's slot is the first or the second that is read.
     for first in [2, 3] {
-        let accesses = (1..).take_while(|access| judges_rightly(first, *access)).count();
-        assert!(accesses > 2, "{accesses} accesses");
+        for end in first + 1..first + 5 {
+            let accesses = (1..).take_while(|access| judges_rightly(first, end, *access)).count();
+            assert!(accesses > 2, "{accesses} accesses");
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! Segments of a group that its driver completes elsewhere, in a part of the node that is faster for short
 //! ones. The driver decides who completes which; this machine learns of results, and says what it has.
 
+use alloc::vec;
+
 use tributary_wire::frame::{Header, Message, Part, Version};
 use tributary_wire::{Capability, ChildIndex, Epoch, GroupId, Sequence};
 
@@ -118,6 +120,14 @@ impl Node {
             payloads.store(place, payload);
         }
         group.on_answered_elsewhere(part.sequence);
+    }
+
+    /// Takes note that a segment was completed elsewhere, and that its result is gone there, because every child
+    /// has had it. What was contributed to it here is dropped.
+    pub fn pass_over(&mut self, id: GroupId, part: &Part, payloads: &mut impl Payloads) {
+        let Some(children) = self.group(id).map(|group| group.children.len()) else { return };
+        let part = Part { has_data: false, ..*part };
+        self.adopt_result(id, &part, &vec![0; children], &[], payloads);
     }
 
     /// A child's header for a contribution that was gathered elsewhere.
