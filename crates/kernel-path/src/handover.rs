@@ -191,11 +191,12 @@ impl Handover {
         arrival: Arrival<'_>,
         payloads: &mut impl Payloads,
     ) -> Result<(), FrameError> {
-        if self.catch_up(node, group, part.sequence, payloads) {
+        let is_past = self.catch_up(node, group, part.sequence, payloads);
+        match hand(node, arrival, payloads) {
             // A repeat that was long on its way. The machine can't know that, for it did not see the segment.
-            return Ok(());
+            Err(FrameError::OutsideWindow { .. }) if is_past => return Ok(()),
+            judged => judged?,
         }
-        hand(node, arrival, payloads)?;
         self.settle(node, group, part, arrival, payloads)
     }
 
