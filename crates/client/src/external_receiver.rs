@@ -4,8 +4,9 @@
 //! Owns the way from a grant in a file to results as they come. The job asks for the grant
 //! (`TRIBUTARY_EXTERNAL_RECEIVER`) and writes it; whoever may read the file may read the results, and can do
 //! nothing else with it. The group never waits for this process: results that are complete before it
-//! has joined it misses, and if it reads too slowly it loses its place and is told so. It knows
-//! nothing of the job's communicators.
+//! has joined it misses, and if it reads too slowly it loses its place and is told so. If the group's tree is
+//! lost, the job goes on, and writes the next tree's grant to the same file; what is complete in between this
+//! process misses. It knows nothing of the job's communicators.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -14,6 +15,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use tributary_inter_host::failover;
 use tributary_transport::{
     AuthenticationKey, Link, OptionsError, Sent, TcpLink, TcpOptions, connect_tcp, wait,
 };
@@ -97,6 +99,18 @@ pub enum Ended {
     /// The node is gone, or sent what is no result.
     #[error("the aggregation node is gone")]
     NodeLost,
+}
+
+impl Ended {
+    /// Whether the job may go on without this tree, and write the grant of another.
+    #[must_use]
+    pub fn is_tree_lost(self) -> bool {
+        match self {
+            Self::NodeLost => true,
+            Self::Failed(reason) => failover::is_tree_lost(reason),
+            Self::InOrder | Self::FellBehind => false,
+        }
+    }
 }
 
 /// Writes a grant where only its owner may read it, all of it at once.

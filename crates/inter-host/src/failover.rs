@@ -20,7 +20,7 @@ mod terms;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tributary_protocol::failover::is_tree_lost;
+pub use tributary_protocol::failover::is_tree_lost;
 use tributary_report::Counters;
 use tributary_wire::Epoch;
 use tributary_wire::frame::{Abort, AbortReason};

@@ -10,6 +10,7 @@ use tributary_protocol::manager::ManagerConfig;
 use tributary_protocol::node::StreamLimits;
 pub(super) use tributary_protocol_testing::workload::OperationPlan;
 use tributary_topology::Fabric;
+use tributary_wire::frame::Target;
 
 pub use faults::FAULT_NAMES;
 pub(super) use faults::{Disagreement, Fault, FaultKind, Intrusion, Offence, StreamTrouble};
@@ -141,6 +142,11 @@ impl GroupPlan {
     /// Whether any of its results goes to the external receiver.
     pub(super) fn has_external_receiver(&self) -> bool {
         self.script.iter().any(|operation| operation.target.has_external_receiver())
+    }
+
+    /// Whether none of its results goes to the external receiver alone.
+    fn gives_members_all_results(&self) -> bool {
+        self.script.iter().all(|operation| operation.target != Target::ExternalReceiver)
     }
 
     /// Whether its operations name only its members.

@@ -145,6 +145,10 @@ pub(crate) struct ListenFlags {
     /// Segments to read; without it, all until the job ends
     #[arg(long, value_name = "N", value_parser = whole_number(1..=u64::MAX))]
     pub(crate) count: Option<u64>,
+
+    /// How long to wait for the job's next tree when its tree is lost; 0 waits for none
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = whole_number(0..=86_400))]
+    pub(crate) next_tree_within: u64,
 }
 
 /// Write a shell's completion script to standard output

@@ -98,6 +98,12 @@ impl Output {
         String::from_utf8_lossy(&self.bytes.lock().expect("nobody panics with it")).into_owned()
     }
 
+    /// The last of the output so far.
+    fn last(&self) -> String {
+        let bytes = self.bytes.lock().expect("nobody panics with it");
+        String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(4096)..]).into_owned()
+    }
+
     /// All of it, once every writer has closed the stream.
     fn whole(&self) -> String {
         self.reader.take().expect("taken once").join().expect("the reader does not panic");
@@ -132,6 +138,11 @@ impl Running {
 
     pub(crate) fn id(&self) -> u32 {
         self.0.child.borrow().id()
+    }
+
+    /// The end of what it has written to its standard output so far, some thousand bytes.
+    pub(crate) fn last_lines(&self) -> String {
+        self.0.stdout.last()
     }
 
     /// Waits for the end.

@@ -1,5 +1,6 @@
 //! How leaders prepare for the loss of their tree.
 
+use std::io::{self, Write as _};
 use std::sync::Arc;
 
 use tributary_inter_host::failover::{Request, Terms};
@@ -11,6 +12,7 @@ use tributary_wire::control::{GroupGrant, GroupRequest};
 use super::agreement::{Unavailable, agree};
 use super::direct;
 use super::request::group_request;
+use super::tree::tell_external_receiver;
 use crate::bootstrap::Bootstrap;
 use crate::context::Context;
 use crate::engine::StreamUse;
@@ -53,9 +55,10 @@ pub(super) fn prepare(
             let request = GroupRequest {
                 osos: grant.osos,
                 stream: terms.stream,
+                external_receiver: grant.external_receiver.is_some(),
                 ..group_request(context, job, placement, label)
             };
-            FailoverTree::new(member, links, terms, ask(job, request), alarm)
+            FailoverTree::new(member, links, terms, ask(context, job, request), alarm)
         }
         _ => FailoverTree::without_means(member),
     });
@@ -70,10 +73,7 @@ fn open(
     bootstrap: &mut dyn Bootstrap,
     placement: &Placement,
 ) -> Result<Opened, Unavailable> {
-    // What an external receiver reads comes from its group's root; nobody could tell it of another.
-    let wants =
-        context.settings.failover == Switch::On && context.settings.external_receiver.is_none();
-    let mut is_wanted = [u8::from(wants)];
+    let mut is_wanted = [u8::from(context.settings.failover == Switch::On)];
     bootstrap.broadcast(0, &mut is_wanted)?;
     if is_wanted == [0] {
         return Ok(None);
@@ -96,8 +96,20 @@ fn terms(context: &Context, grant: &GroupGrant, stream: Option<StreamUse>) -> Te
     }
 }
 
-/// How host 0 asks for another group.
-fn ask(job: &Job, request: GroupRequest) -> Request {
+/// How host 0 asks for another group, whose results can be read where those of the first could.
+fn ask(context: &Context, job: &Job, request: GroupRequest) -> Request {
     let job = job.clone();
-    Arc::new(move || job.request_group(&request).map_err(|error| error.to_string()))
+    let path = context.settings.external_receiver.clone();
+    Arc::new(move || {
+        let grant = job.request_group(&request).map_err(|error| error.to_string())?;
+        let told = path.as_deref().map_or(Ok(()), |path| tell_external_receiver(&grant, path));
+        if let Err(problem) = told {
+            // The job is worth more than who reads along.
+            let _ = writeln!(
+                io::stderr().lock(),
+                "tributary: `tributary listen` can't follow the job to its next tree: {problem}"
+            );
+        }
+        Ok(grant)
+    })
 }

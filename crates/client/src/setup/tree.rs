@@ -1,5 +1,7 @@
 //! How leaders take their places in the aggregation tree.
 
+use std::path::Path;
+
 use tributary_wire::control::{GroupGrant, GroupRequest};
 
 use super::agreement::{Unavailable, agree};
@@ -38,11 +40,7 @@ pub(super) fn join(
     let stream = stream.map(|(min_bytes, terms)| StreamUse { min_bytes, terms });
     let member = enter(context, bootstrap, placement, &grant, stream)?;
     let path = context.settings.external_receiver.as_deref().filter(|_| bootstrap.rank() == 0);
-    let written = grant.external_receiver.as_ref().zip(path).map(|(grant, path)| {
-        external_receiver::write_grant(grant, path)
-            .map_err(|error| format!("{}: {error}", path.display()))
-    });
-    agree(bootstrap, written.transpose())?;
+    agree(bootstrap, path.map_or(Ok(()), |path| tell_external_receiver(&grant, path)))?;
     let carrier = member.as_ref().map_or("", TreeMember::carrier);
     let carriers = allgather_texts(bootstrap, carrier)?;
     let leaders = placement.leaders.iter().map(|rank| carriers[*rank as usize].as_str());
@@ -99,6 +97,14 @@ fn request_group(
         Some(Err(problem)) => Err(Unavailable::NotGranted(problem)),
         None => Err(BootstrapError("the group's grant did not arrive".to_owned()).into()),
     }
+}
+
+/// Writes how a group's results may be read from outside, if they may, to `path`.
+pub(super) fn tell_external_receiver(grant: &GroupGrant, path: &Path) -> Result<(), String> {
+    grant.external_receiver.as_ref().map_or(Ok(()), |grant| {
+        external_receiver::write_grant(grant, path)
+            .map_err(|error| format!("{}: {error}", path.display()))
+    })
 }
 
 /// Leaders take their places.

@@ -209,9 +209,9 @@ fn draw_fabric(random: &mut Pcg64, switches: u32, hosts: u32) -> Fabric {
 }
 
 impl JobPlan {
-    /// Lets its groups outlive their trees. The loss of a tree ends a group with an external receiver.
+    /// Lets its groups outlive their trees. The host library sends no result to an external receiver alone.
     fn survive(&mut self) {
-        for group in self.groups.iter_mut().filter(|group| !group.has_external_receiver()) {
+        for group in self.groups.iter_mut().filter(|group| group.gives_members_all_results()) {
             group.survives = true;
             // The host library runs the operations of a communicator one by one.
             group.overlap = 1;
