@@ -162,6 +162,8 @@ fn a_refused_group_falls_back_to_a_host_algorithm() {
     assert!(!ended.status.success());
     let ended = run(daemons.tributary().args(bench).env("TRIBUTARY_BETWEEN_HOSTS", "tree"));
     assert!(!ended.status.success());
+    let log = daemons.manager.log();
+    assert!(log.contains("group refused") && log.contains("no aggregation node"), "{log}");
 }
 
 #[test]

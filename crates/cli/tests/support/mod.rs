@@ -269,6 +269,11 @@ impl Daemon {
         self.running.wait().status
     }
 
+    /// What it has logged so far.
+    pub(crate) fn log(&self) -> String {
+        self.running.0.stderr.text()
+    }
+
     /// Open descriptors.
     pub(crate) fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.id())).expect("the daemon lives").count()

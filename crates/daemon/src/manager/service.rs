@@ -52,6 +52,8 @@ struct Core {
     leases: HashMap<u64, Lines>,
     leases_opened: u64,
     waiting: HashMap<RequestTicket, oneshot::Sender<Decision>>,
+    /// Why a job's last request was refused. One that has lost its tree asks again and again.
+    refused: HashMap<JobId, String>,
     ticked: Instant,
 }
 
@@ -102,6 +104,7 @@ impl Service {
             nodes: HashMap::new(),
             leases: HashMap::new(),
             leases_opened: 0,
+            refused: HashMap::new(),
             waiting: HashMap::new(),
             ticked: Instant::now(),
         };
@@ -203,7 +206,9 @@ impl Service {
     ) -> Result<Response, AdmitError> {
         let (name, is_back) = (request.name.clone(), request.resume.is_some());
         let mut core = self.lock();
-        let admission = core.machine.admit_job(caller, request)?;
+        let admission = core.machine.admit_job(caller, request).inspect_err(|error| {
+            tracing::warn!(%error, name, tenant = caller.tenant(), "job refused");
+        })?;
         let job = admission.job;
         core.leases_opened += 1;
         let lease = core.leases_opened;
@@ -228,7 +233,13 @@ impl Service {
     ) -> Result<oneshot::Receiver<Decision>, GroupError> {
         let now = self.now();
         let mut core = self.lock();
-        let ticket = core.machine.request_group(now, job, request)?;
+        let ticket = core.machine.request_group(now, job, request).inspect_err(|error| {
+            let why = error.to_string();
+            if core.refused.get(&job) != Some(&why) {
+                tracing::warn!(error = why, %job, label = request.label, "group refused");
+                core.refused.insert(job, why);
+            }
+        })?;
         let (sender, receiver) = oneshot::channel();
         core.waiting.insert(ticket, sender);
         core.deliver();
@@ -312,6 +323,7 @@ impl Service {
         let mut core = self.lock();
         core.leases.remove(&lease);
         core.machine.handle_lease_closed(job);
+        core.refused.remove(&job);
         tracing::info!(%job, "job's lease ended");
         core.deliver();
     }
