@@ -19,7 +19,7 @@ use tributary_inter_host::failover;
 use tributary_transport::{
     AuthenticationKey, Link, OptionsError, Sent, TcpLink, TcpOptions, connect_tcp, wait,
 };
-use tributary_wire::control::ExternalReceiverGrant;
+use tributary_wire::control::{ExternalReceiverGrant, GroupGrant};
 use tributary_wire::frame::{Abort, AbortReason, EXTERNAL_RECEIVER, Edge, Header, Message};
 use tributary_wire::{Datatype, OperationNumber, Operator};
 
@@ -113,16 +113,19 @@ impl Ended {
     }
 }
 
-/// Writes a grant where only its owner may read it, all of it at once.
-///
-/// # Errors
-/// If the system says no.
-pub fn write_grant(grant: &ExternalReceiverGrant, path: &Path) -> io::Result<()> {
+/// Writes how a group's results may be read from outside, if they may, where only the owner of `path` may read it, all
+/// of it at once. Fails in one line that names the file.
+pub(crate) fn write_grant(grant: &GroupGrant, path: &Path) -> Result<(), String> {
+    let Some(grant) = &grant.external_receiver else { return Ok(()) };
+    let text = serde_json::to_vec(grant).expect("a grant is plain data");
+    replace(path, &text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut draft = path.as_os_str().to_owned();
     draft.push(".new");
-    let text = serde_json::to_vec(grant).expect("a grant is plain data");
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600).open(&draft)?.write_all(&text)?;
+    options.write(true).create(true).truncate(true).mode(0o600).open(&draft)?.write_all(text)?;
     fs::rename(&draft, path)
 }
 

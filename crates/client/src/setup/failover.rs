@@ -12,10 +12,10 @@ use tributary_wire::control::{GroupGrant, GroupRequest};
 use super::agreement::{Unavailable, agree};
 use super::direct;
 use super::request::group_request;
-use super::tree::tell_external_receiver;
 use crate::bootstrap::Bootstrap;
 use crate::context::Context;
 use crate::engine::StreamUse;
+use crate::external_receiver::write_grant;
 use crate::job::Job;
 use crate::placement::Placement;
 
@@ -102,7 +102,7 @@ fn ask(context: &Context, job: &Job, request: GroupRequest) -> Request {
     let path = context.settings.external_receiver.clone();
     Arc::new(move || {
         let grant = job.request_group(&request).map_err(|error| error.to_string())?;
-        let told = path.as_deref().map_or(Ok(()), |path| tell_external_receiver(&grant, path));
+        let told = path.as_deref().map_or(Ok(()), |path| write_grant(&grant, path));
         if let Err(problem) = told {
             // The job is worth more than who reads along.
             let _ = writeln!(

@@ -1,7 +1,5 @@
 //! How leaders take their places in the aggregation tree.
 
-use std::path::Path;
-
 use tributary_wire::control::{GroupGrant, GroupRequest};
 
 use super::agreement::{Unavailable, agree};
@@ -10,7 +8,7 @@ use super::request::group_request;
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
 use crate::context::Context;
 use crate::engine::StreamUse;
-use crate::external_receiver;
+use crate::external_receiver::write_grant;
 use crate::placement::Placement;
 use tributary_inter_host::{Approach, FailoverTree, TreeMember};
 
@@ -40,7 +38,7 @@ pub(super) fn join(
     let stream = stream.map(|(min_bytes, terms)| StreamUse { min_bytes, terms });
     let member = enter(context, bootstrap, placement, &grant, stream)?;
     let path = context.settings.external_receiver.as_deref().filter(|_| bootstrap.rank() == 0);
-    agree(bootstrap, path.map_or(Ok(()), |path| tell_external_receiver(&grant, path)))?;
+    agree(bootstrap, path.map_or(Ok(()), |path| write_grant(&grant, path)))?;
     let carrier = member.as_ref().map_or("", TreeMember::carrier);
     let carriers = allgather_texts(bootstrap, carrier)?;
     let leaders = placement.leaders.iter().map(|rank| carriers[*rank as usize].as_str());
@@ -97,14 +95,6 @@ fn request_group(
         Some(Err(problem)) => Err(Unavailable::NotGranted(problem)),
         None => Err(BootstrapError("the group's grant did not arrive".to_owned()).into()),
     }
-}
-
-/// Writes how a group's results may be read from outside, if they may, to `path`.
-pub(super) fn tell_external_receiver(grant: &GroupGrant, path: &Path) -> Result<(), String> {
-    grant.external_receiver.as_ref().map_or(Ok(()), |grant| {
-        external_receiver::write_grant(grant, path)
-            .map_err(|error| format!("{}: {error}", path.display()))
-    })
 }
 
 /// Leaders take their places.
