@@ -377,6 +377,7 @@ impl Run {
                     payload_max_bytes: u32::from(payload % 36),
                     children: children(group, u16::from(count % 6)),
                     parent: parent.map(|port| ParentConfig {
+                        name: ["one", "other"][usize::from(port % 2)].into(),
                         port: PortId(u32::from(port) % PORTS),
                         child: ChildIndex(0),
                         capability: edges(group).capability(0),
@@ -449,6 +450,7 @@ impl Run {
             payload_max_bytes: PAYLOAD_MAX_BYTES,
             children: children(group, count),
             parent: is_below.then(|| ParentConfig {
+                name: "one".into(),
                 port: upward(group),
                 child: ChildIndex(0),
                 capability: edges(group).capability(0),

@@ -294,6 +294,18 @@ def stalls(events, ends):
     return found
 
 
+def longest_gaps(events, ends, count=5):
+    """The longest times without a round's end, each with what had happened from 6 s before it on: times in seconds from
+    its begin."""
+    gaps = sorted(zip(ends, ends[1:]), key=lambda gap: gap[0] - gap[1])[:count]
+    seconds = lambda at, begin: round((at - begin) / 1e9, 3)
+    return [{"begin_ns": begin, "stall_s": seconds(end, begin),
+             "events": [{"kind": event.kind, "victims": event.victims, "at_s": seconds(event.at, begin),
+                         "away_s": round(event.away, 3)}
+                        for event in events if begin - 6e9 < event.at < end]}
+            for begin, end in gaps]
+
+
 def figures(values):
     """Of stalls: how many, and how long. A kind of event of which none is left has no figures."""
     if not values:
@@ -318,7 +330,7 @@ def summary(events, ends, report, arguments):
             "pause_ms": arguments.pause_ms, "rounds": len(ends),
             "round_median_s": statistics.median(rounds), "round_p99_s": quantile(rounds, 0.99),
             "trees_lost": total("lost"), "trees_regained": total("regained"), "substitutes": total("substitutes"),
-            "stalls": table}
+            "stalls": table, "longest": longest_gaps(events, ends)}
 
 
 def print_table(result):

@@ -137,7 +137,7 @@ impl Tree {
             let first = node.saturating_sub(1) as u32 * 2;
             let parent = (node > 0).then(|| {
                 let Edge { child, capability, .. } = edges(group, 0).edge(node as u16 - 1);
-                ParentConfig { port: PortId(3 * group + 2), child, capability }
+                ParentConfig { name: "root".into(), port: PortId(3 * group + 2), child, capability }
             });
             let config = GroupConfig {
                 group: GroupId(group),

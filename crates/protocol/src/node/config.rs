@@ -1,5 +1,6 @@
 //! Configuration of a node: its limits, and its part of each group.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -106,6 +107,7 @@ impl GroupConfig {
             is_node: child.is_node,
         });
         let parent = order.parent.zip(upward).map(|(parent, port)| ParentConfig {
+            name: parent.address.tcp.into(),
             port,
             child: parent.child,
             capability: parent.capability,
@@ -149,6 +151,8 @@ pub struct ChildConfig {
 /// A node's edge to its parent in one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParentConfig {
+    /// Which node it is, in words of the driver: equal in all groups in which it is the same one.
+    pub name: Box<str>,
     /// An open link to the parent, used for nothing else.
     pub port: PortId,
     /// This node's place among the parent's children.

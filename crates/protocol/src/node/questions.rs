@@ -1,8 +1,11 @@
 //! Questions whether a node is there: answered to whoever asks, and passed on to the parent.
 
+use alloc::vec::Vec;
+
 use tributary_wire::frame::{Abort, AbortReason, Message};
 use tributary_wire::{ChildIndex, GroupId};
 
+use super::group::Group;
 use super::{Node, PortId};
 use crate::Time;
 use crate::liveness::Patience;
@@ -24,22 +27,32 @@ impl Node {
     }
 
     /// Asks the group's parent whether it is there, unless that was just done. A parent that has left too many
-    /// questions unanswered is lost, and the group with it.
+    /// questions unanswered is lost.
     fn ask_parent(&mut self, now: Time, id: GroupId) {
         let group = self.group_mut(id);
-        if group.parent.is_none() {
-            return;
-        }
+        let Some(parent) = &group.parent else { return };
         if !group.parent_liveness.ask(now, Patience::USUAL) {
-            let at_fault = group.first_member();
-            self.fail(id, Abort { reason: AbortReason::NodeLost, at_fault });
-            return;
+            let name = parent.name.clone();
+            return self.give_up_parent(&name);
         }
         let Some(number) = group.parent_liveness.question() else { return };
         group.parent_liveness.on_asked();
         if let Some((port, question)) = group.header_to_parent(Message::Probe(number)) {
             // One that the link does not take counts: the parent reads nothing.
             let _ = self.transmit(port, question, None);
+        }
+    }
+
+    /// Fails all groups that have this parent, whoever asked: a program waits for one group after the other, and would
+    /// find each of them stuck in turn.
+    #[cold]
+    fn give_up_parent(&mut self, name: &str) {
+        let is_below = |group: &&Group| group.parent.as_ref().is_some_and(|it| *it.name == *name);
+        let groups = self.groups.iter().flatten().map(|group| &**group).filter(is_below);
+        let lost: Vec<GroupId> = groups.map(|group| group.id).collect();
+        for id in lost {
+            let at_fault = self.group_mut(id).first_member();
+            self.fail(id, Abort { reason: AbortReason::NodeLost, at_fault });
         }
     }
 }

@@ -190,6 +190,7 @@ fn install_refuses_what_is_in_use() {
     assert_eq!(again, Err(InstallError::GroupInUse { group: GROUP, epoch: EPOCH }));
     let parent = |port| {
         Some(ParentConfig {
+            name: "above".into(),
             port: PortId(port),
             child: ChildIndex(0),
             capability: Capability::default(),
@@ -331,7 +332,12 @@ fn a_child_that_waits_for_others_is_told_that_the_node_is_there() {
 /// the parent answers. How many questions there were, and whether the group is still there.
 fn ask_through_to_parent(every_ns: u64, times: u64, answers: impl Fn(u8) -> bool) -> (u64, bool) {
     const UP: PortId = PortId(9);
-    let parent = ParentConfig { port: UP, child: ChildIndex(0), capability: capability(7) };
+    let parent = ParentConfig {
+        name: "above".into(),
+        port: UP,
+        child: ChildIndex(0),
+        capability: capability(7),
+    };
     let mut node = Node::new(limits());
     node.install(Time(0), GroupConfig { parent: Some(parent), ..group(2) }).unwrap();
     for child in 0..2 {
@@ -379,6 +385,39 @@ fn a_question_is_passed_on_and_a_parent_that_never_answers_is_lost() {
     assert_eq!(ask_through_to_parent(EVERY_NS / 10, 60, |_| false), (6, true));
 }
 
+/// Otherwise a program would find one of its communicators stuck after the other.
+#[test]
+fn a_parent_that_is_lost_to_one_group_is_lost_to_all() {
+    const OTHER: GroupId = GroupId(0);
+    const ELSEWHERE: GroupId = GroupId(1);
+    let mut node = Node::new(limits());
+    for (id, name) in [(GROUP, "stuck"), (OTHER, "stuck"), (ELSEWHERE, "alive")] {
+        let port = PortId(9 + id.0);
+        let parent = ParentConfig {
+            name: name.into(),
+            port,
+            child: ChildIndex(0),
+            capability: capability(7),
+        };
+        let config = GroupConfig { group: id, parent: Some(parent), ..group(1) };
+        node.install(Time(0), config).unwrap();
+    }
+    put(&mut node, 0, edge(0), Message::Join).unwrap();
+    drain(&mut node);
+    let failed = (0..8).flat_map(|question| {
+        let header = Header { edge: edge(0), message: Message::Probe(question) };
+        let at = Time(u64::from(question) * 200_000_000);
+        node.handle_frame(at, PortId(0), Carrier::Link, &header, &[], &mut Nowhere).unwrap();
+        drain(&mut node).1
+    });
+    let lost = failed.filter_map(|event| match event {
+        Event::Failed { group, abort, .. } => Some((group, abort.reason)),
+        _ => None,
+    });
+    let lost: Vec<_> = lost.collect();
+    assert_eq!(lost, [OTHER, GROUP].map(|group| (group, AbortReason::NodeLost)));
+}
+
 #[test]
 fn a_child_that_has_left_stays_gone() {
     let mut node = joined(2);
@@ -415,7 +454,12 @@ fn a_failed_groups_late_frames_are_dropped() {
 #[test]
 fn results_without_a_request_are_refused() {
     let mut node = Node::new(limits());
-    let parent = ParentConfig { port: PortId(9), child: ChildIndex(6), capability: capability(6) };
+    let parent = ParentConfig {
+        name: "above".into(),
+        port: PortId(9),
+        child: ChildIndex(6),
+        capability: capability(6),
+    };
     node.install(Time(0), GroupConfig { parent: Some(parent), ..group(1) }).unwrap();
     put(&mut node, 0, edge(0), Message::Join).unwrap();
     let result = |node: &mut Node, number, elements| {
@@ -635,7 +679,12 @@ fn an_operation_is_a_stream_for_all_or_for_none() {
 
 #[test]
 fn a_node_without_multicast_lets_its_subscribed_members_go_on() {
-    let parent = ParentConfig { port: PortId(9), child: ChildIndex(0), capability: capability(0) };
+    let parent = ParentConfig {
+        name: "above".into(),
+        port: PortId(9),
+        child: ChildIndex(0),
+        capability: capability(0),
+    };
     let sends_next = |is_multicast: bool| {
         let mut node = Node::new(limits());
         node.install(Time(0), GroupConfig { parent: Some(parent.clone()), ..group(1) }).unwrap();

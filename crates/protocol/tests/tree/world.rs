@@ -159,7 +159,12 @@ impl World {
                 let port = self.nodes[tree_node.node].ports.free();
                 let lower = Holder::Node { node: tree_node.node, port };
                 self.connect(lower, upper, &plan);
-                ParentConfig { port, child: ChildIndex(child), capability }
+                ParentConfig {
+                    name: upper.to_string().into(),
+                    port,
+                    child: ChildIndex(child),
+                    capability,
+                }
             });
             let children = tree_node
                 .children

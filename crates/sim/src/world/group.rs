@@ -231,7 +231,8 @@ impl<D: Data> World<D> {
             let vertex = self.aggregators[parent.index()].vertex;
             let peer = Peer::Node { aggregator: parent, port: above, vertex };
             let port = self.aggregators[aggregator.index()].plug(peer, edge);
-            config.parent = Some(ParentConfig { port, child, capability });
+            let name = parent.index().to_string().into();
+            config.parent = Some(ParentConfig { name, port, child, capability });
             let position = self.groups[group].copies.len() as u32;
             self.groups[group].at(parent).below.push(position);
         }

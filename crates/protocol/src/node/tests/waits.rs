@@ -50,8 +50,12 @@ fn a_group_waits_for_the_oldest_operation_also_where_numbers_wrap() {
 #[test]
 fn a_node_that_has_all_waits_for_its_parent() {
     let mut node = Node::new(limits());
-    let parent =
-        ParentConfig { port: PortId(9), child: ChildIndex(0), capability: Capability::default() };
+    let parent = ParentConfig {
+        name: "above".into(),
+        port: PortId(9),
+        child: ChildIndex(0),
+        capability: Capability::default(),
+    };
     node.install(Time(0), GroupConfig { parent: Some(parent), ..group(1) }).unwrap();
     put(&mut node, 0, edge(0), Message::Join).unwrap();
     put(&mut node, 0, edge(0), request(0, 8)).unwrap();
