@@ -20,7 +20,7 @@ pub struct Patience {
 impl Patience {
     /// With a node of which nothing is known: 7 questions, 200 ms apart.
     pub const USUAL: Self = Self { question_ns: 200_000_000, questions_max: 7 };
-    /// With a node of a tree that another member has just found lost: three questions, 100 ms apart.
+    /// With a node that may be the one which another tree has just lost: three questions, 100 ms apart.
     pub const SUSPICIOUS: Self = Self { question_ns: 100_000_000, questions_max: 3 };
     /// With a node that another member has just given up: one question, and 50 ms for its answer.
     pub const WARNED: Self = Self { question_ns: 50_000_000, questions_max: 1 };

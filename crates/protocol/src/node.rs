@@ -82,6 +82,8 @@ pub struct Node {
     locks: Vec<StreamLock>,
     /// Groups still waiting for children to join.
     forming: u32,
+    /// How many groups have failed because a node of theirs was lost.
+    losses: u64,
     /// The UDP port at which this node takes datagrams, if it does.
     datagram_port: Option<NonZeroU16>,
     datagram_segment_max_bytes: u32,
@@ -110,6 +112,7 @@ impl Node {
             multicasts: VecDeque::new(),
             osos_used: 0,
             forming: 0,
+            losses: 0,
             datagram_port: None,
             datagram_segment_max_bytes: 0,
             unanswered_groups: 0,
@@ -178,8 +181,11 @@ impl Node {
                 }
             }
             Role::Parent { group } => {
-                self.group_mut(group).check_parent_edge(header)?;
-                self.group_mut(group).parent_liveness.on_frame();
+                let losses = self.losses;
+                let state = self.group_mut(group);
+                state.check_parent_edge(header)?;
+                state.parent_liveness.on_frame();
+                state.losses_at_parent_frame = losses;
                 match (&header.message, carrier) {
                     (Message::Result(part), Carrier::Link | Carrier::Datagram) => {
                         let answer = Answer { now, carrier, part };

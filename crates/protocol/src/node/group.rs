@@ -24,6 +24,8 @@ pub(super) struct Group {
     pub(super) children: Box<[Child]>,
     pub(super) parent: Option<ParentConfig>,
     pub(super) parent_liveness: NodeLiveness,
+    /// How many groups this node had seen lose a node when it last heard of the parent.
+    pub(super) losses_at_parent_frame: u64,
     /// When the children that have not joined are given up; none once all have joined.
     pub(super) join_by: Option<Time>,
     /// For segments.
@@ -82,7 +84,7 @@ pub(super) struct Child {
 }
 
 impl Group {
-    pub(super) fn new(config: GroupConfig, join_by: Time) -> Self {
+    pub(super) fn new(config: GroupConfig, join_by: Time, losses: u64) -> Self {
         let children: Box<[Child]> = config
             .children
             .into_iter()
@@ -108,6 +110,7 @@ impl Group {
             children,
             parent: config.parent,
             parent_liveness: NodeLiveness::default(),
+            losses_at_parent_frame: losses,
             join_by: Some(join_by),
             slots,
             left_count: 0,

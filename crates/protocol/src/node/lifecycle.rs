@@ -28,7 +28,8 @@ impl Node {
         if self.groups.len() <= index {
             self.groups.resize_with(index + 1, || None);
         }
-        let group = Group::new(config, now.after_ns(self.config.join_timeout_ns));
+        let join_by = now.after_ns(self.config.join_timeout_ns);
+        let group = Group::new(config, join_by, self.losses);
         let arena = group.arena();
         self.osos_used += u32::from(group.osos());
         self.forming += 1;
@@ -296,6 +297,7 @@ impl Node {
             self.retire(port, Some(last_message));
         }
         self.stats.groups_failed += 1;
+        self.losses += u64::from(abort.reason == AbortReason::NodeLost);
         self.events.push_back(Event::Failed { group: id, epoch: group.epoch, abort });
         self.events.push_back(Event::Released(group.arena().id));
         tree

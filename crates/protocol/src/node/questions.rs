@@ -29,9 +29,13 @@ impl Node {
     /// Asks the group's parent whether it is there, unless that was just done. A parent that has left too many
     /// questions unanswered is lost.
     fn ask_parent(&mut self, now: Time, id: GroupId) {
+        let losses = self.losses;
         let group = self.group_mut(id);
         let Some(parent) = &group.parent else { return };
-        if !group.parent_liveness.ask(now, Patience::USUAL) {
+        // The node that another group lost may be this one's parent: members below it miss it first.
+        let is_suspect = losses > group.losses_at_parent_frame;
+        let patience = if is_suspect { Patience::SUSPICIOUS } else { Patience::USUAL };
+        if !group.parent_liveness.ask(now, patience) {
             let name = parent.name.clone();
             return self.give_up_parent(&name);
         }

@@ -1,6 +1,7 @@
 //! Goal: every refusal of a node, and its limits. Method: one node, and frames written by hand.
 
 mod external_receiver;
+mod questions;
 mod waits;
 
 use alloc::vec;
@@ -310,112 +311,6 @@ fn whoever_repeats_and_does_not_read_is_cut_off_at_a_bound() {
     }
     assert_eq!(put(&mut node, 0, edge(0), request(0, 4)), Err(FrameError::NotReading));
     assert_eq!(queued, 4 + 4, "one per slot and a few");
-}
-
-#[test]
-fn a_child_that_waits_for_others_is_told_that_the_node_is_there() {
-    let mut node = joined(2);
-    put(&mut node, 0, edge(0), request(0, 4)).unwrap();
-    put(&mut node, 0, edge(0), Message::Probe(7)).unwrap();
-    let answer = Header { edge: edge(0), message: Message::Probed(7) };
-    assert_eq!(drain(&mut node).0, [(PortId(0), answer)]);
-    // Who asks and does not read gets no more than its link has room for.
-    for number in 0..100 {
-        put(&mut node, 0, edge(0), Message::Probe(number)).unwrap();
-    }
-    assert!(drain(&mut node).0.len() <= 2 * usize::from(OSOS) + 4);
-    put(&mut node, 1, edge(1), request(0, 4)).unwrap();
-    assert_eq!(drain(&mut node).0.len(), 2, "both get their result");
-}
-
-/// A node below another, whose two children wait and ask every `every_ns`; `answers` says which of its own questions
-/// the parent answers. How many questions there were, and whether the group is still there.
-fn ask_through_to_parent(every_ns: u64, times: u64, answers: impl Fn(u8) -> bool) -> (u64, bool) {
-    const UP: PortId = PortId(9);
-    let parent = ParentConfig {
-        name: "above".into(),
-        port: UP,
-        child: ChildIndex(0),
-        capability: capability(7),
-    };
-    let mut node = Node::new(limits());
-    node.install(Time(0), GroupConfig { parent: Some(parent), ..group(2) }).unwrap();
-    for child in 0..2 {
-        put(&mut node, u32::from(child), edge(child), Message::Join).unwrap();
-    }
-    drain(&mut node);
-    let from_parent = Edge { child: ChildIndex(0), capability: capability(7), ..edge(0) };
-    let mut asked = 0;
-    let mut deliver = |node: &mut Node, at: u64, port: PortId, edge: Edge, message: Message| {
-        let header = Header { edge, message };
-        node.handle_frame(Time(at), port, Carrier::Link, &header, &[], &mut Nowhere).unwrap();
-        let (sent, events) = drain(node);
-        let question = sent.iter().find_map(|(port, header)| match header.message {
-            Message::Probe(number) if *port == UP => Some(number),
-            _ => None,
-        });
-        asked += u64::from(question.is_some());
-        let lost = |event: &Event| matches!(event, Event::Failed { abort, .. } if abort.reason == AbortReason::NodeLost);
-        (question, events.iter().any(lost))
-    };
-    for time in 0..times {
-        for child in 0..2 {
-            let question = Message::Probe(time as u8);
-            let at = time * every_ns;
-            let (passed_on, is_lost) =
-                deliver(&mut node, at, PortId(child.into()), edge(child), question);
-            if is_lost {
-                return (asked, false);
-            }
-            if let Some(number) = passed_on.filter(|number| answers(*number)) {
-                deliver(&mut node, at, UP, from_parent, Message::Probed(number));
-            }
-        }
-    }
-    (asked, true)
-}
-
-#[test]
-fn a_question_is_passed_on_and_a_parent_that_never_answers_is_lost() {
-    const EVERY_NS: u64 = 200_000_000;
-    assert_eq!(ask_through_to_parent(EVERY_NS, 100, |_| false), (7, false));
-    assert_eq!(ask_through_to_parent(EVERY_NS, 100, |_| true), (100, true));
-    assert_eq!(ask_through_to_parent(EVERY_NS, 100, |number| number == 6), (100, true));
-    // Children that ask more often do not make it less patient.
-    assert_eq!(ask_through_to_parent(EVERY_NS / 10, 60, |_| false), (6, true));
-}
-
-/// Otherwise a program would find one of its communicators stuck after the other.
-#[test]
-fn a_parent_that_is_lost_to_one_group_is_lost_to_all() {
-    const OTHER: GroupId = GroupId(0);
-    const ELSEWHERE: GroupId = GroupId(1);
-    let mut node = Node::new(limits());
-    for (id, name) in [(GROUP, "stuck"), (OTHER, "stuck"), (ELSEWHERE, "alive")] {
-        let port = PortId(9 + id.0);
-        let parent = ParentConfig {
-            name: name.into(),
-            port,
-            child: ChildIndex(0),
-            capability: capability(7),
-        };
-        let config = GroupConfig { group: id, parent: Some(parent), ..group(1) };
-        node.install(Time(0), config).unwrap();
-    }
-    put(&mut node, 0, edge(0), Message::Join).unwrap();
-    drain(&mut node);
-    let failed = (0..8).flat_map(|question| {
-        let header = Header { edge: edge(0), message: Message::Probe(question) };
-        let at = Time(u64::from(question) * 200_000_000);
-        node.handle_frame(at, PortId(0), Carrier::Link, &header, &[], &mut Nowhere).unwrap();
-        drain(&mut node).1
-    });
-    let lost = failed.filter_map(|event| match event {
-        Event::Failed { group, abort, .. } => Some((group, abort.reason)),
-        _ => None,
-    });
-    let lost: Vec<_> = lost.collect();
-    assert_eq!(lost, [OTHER, GROUP].map(|group| (group, AbortReason::NodeLost)));
 }
 
 #[test]
