@@ -27,7 +27,7 @@ use tributary_wire::frame::{Abort, AbortReason};
 
 use crate::direct::DirectLinks;
 use crate::operation::{InterHost, InterHostOperation};
-use crate::tree::TreeMember;
+use crate::tree::{TreeMember, doubts};
 use crate::watch::{Alarm, Watched};
 
 pub use rejoin::Request;
@@ -188,7 +188,6 @@ impl FailoverTree {
         means.alarm.attend_to();
         if let State::InTree(member) = &mut self.state {
             if means.links.is_called(Epoch(means.lost + 1)) {
-                member.suspect_node();
                 self.lose_tree()?;
             } else {
                 // Whoever has called, but has not said what for, wakes this leader by saying it.
@@ -261,6 +260,7 @@ impl FailoverTree {
         means.alarm.ignore(means.links.descriptors());
         means.alarm.attend_to();
         means.alarm.call();
+        doubts::suspect_all();
         means.lost += 1;
         let mut settling = Box::new(Settling::new(member.cut_off(), means.terms.window_max()));
         let alarmed = match means.links.me() {

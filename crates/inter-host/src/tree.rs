@@ -1,7 +1,7 @@
 //! A leader's place in an aggregation tree: the endpoint machine over its link.
 
 mod datagrams;
-mod doubts;
+pub(crate) mod doubts;
 mod enter;
 mod retained;
 mod round;
@@ -145,11 +145,6 @@ impl TreeMember {
     /// Whether the node is in doubt, and its answer still awaited.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.endpoint.awaits_answer() && doubts::patience(&self.address).is_some()
-    }
-
-    /// Others have found the tree lost. The node may be why, and belong to trees of which nobody has found it.
-    pub(crate) fn suspect_node(&self) {
-        doubts::suspect(&self.address);
     }
 
     /// Whether an operation is under way.
