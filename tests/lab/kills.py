@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -133,10 +134,24 @@ def files_in(*folders):
     return {file for folder in folders for file in pathlib.Path(folder).rglob("*")}
 
 
-def remove_what_mpi_left(before, *folders):
-    """It would fill the memory after some hundred jobs."""
-    for file in files_in(*folders) - before:
-        if file.is_file() and any(name in str(file) for name in OF_MPI):
+def mapped_files():
+    """The files in shared memory that some process has, of this job or of anybody's."""
+    found = set()
+    for process in pathlib.Path("/proc").iterdir():
+        if process.name.isdigit():
+            with contextlib.suppress(OSError):
+                maps = (process / "maps").read_text(encoding="utf-8", errors="replace")
+                found.update(re.findall(r"/dev/shm/\S+", maps))
+    return found
+
+
+def remove_what_mpi_left(before):
+    """It would fill the memory after some hundred jobs. What others' jobs use stays."""
+    left = [file for file in files_in("/dev/shm") - before
+            if file.is_file() and any(name in str(file) for name in OF_MPI)]
+    used = mapped_files()
+    for file in left:
+        if str(file) not in used:
             file.unlink(missing_ok=True)
 
 
@@ -166,7 +181,7 @@ def main():
                 how, stays = run_job(draw, number, fabric, program, arguments)
                 ways[how] = ways.get(how, 0) + 1
                 problems += stays
-                remove_what_mpi_left(before, "/dev/shm")
+                remove_what_mpi_left(before)
                 if number + 1 == min(SETTLED_AFTER, arguments.jobs):
                     settled, settled_kib = least_usage(fabric), fabric.resident_kib()
                 if (number + 1) % 50 == 0:
