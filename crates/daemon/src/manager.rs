@@ -7,6 +7,7 @@
 //! One mutex guards the machine. Its inputs take microseconds, and there are a few per job.
 
 mod metrics;
+mod refusals;
 mod routes;
 mod service;
 mod stream;

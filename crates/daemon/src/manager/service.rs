@@ -21,6 +21,7 @@ use tributary_wire::control::{
 use tributary_wire::{Epoch, JobId, NodeId};
 
 use super::metrics::Metrics;
+use super::refusals::Refusals;
 use super::stream::{Lines, line, open_answer};
 use crate::liveness::{NODE_SILENT_TICKS_MAX, TICK};
 use crate::shutdown::Shutdown;
@@ -52,8 +53,7 @@ struct Core {
     leases: HashMap<u64, Lines>,
     leases_opened: u64,
     waiting: HashMap<RequestTicket, oneshot::Sender<Decision>>,
-    /// Why a job's last request was refused. One that has lost its tree asks again and again.
-    refused: HashMap<JobId, String>,
+    refusals: Refusals,
     ticked: Instant,
 }
 
@@ -104,7 +104,7 @@ impl Service {
             nodes: HashMap::new(),
             leases: HashMap::new(),
             leases_opened: 0,
-            refused: HashMap::new(),
+            refusals: Refusals::default(),
             waiting: HashMap::new(),
             ticked: Instant::now(),
         };
@@ -235,9 +235,8 @@ impl Service {
         let mut core = self.lock();
         let ticket = core.machine.request_group(now, job, request).inspect_err(|error| {
             let why = error.to_string();
-            if core.refused.get(&job) != Some(&why) {
+            if core.refusals.is_new(job, &why) {
                 tracing::warn!(error = why, %job, label = request.label, "group refused");
-                core.refused.insert(job, why);
             }
         })?;
         let (sender, receiver) = oneshot::channel();
@@ -323,7 +322,7 @@ impl Service {
         let mut core = self.lock();
         core.leases.remove(&lease);
         core.machine.handle_lease_closed(job);
-        core.refused.remove(&job);
+        core.refusals.forget(job);
         tracing::info!(%job, "job's lease ended");
         core.deliver();
     }
