@@ -73,16 +73,31 @@ mod tests {
     /// What carries whole vectors is for short ones.
     #[test]
     fn parts_go_through_the_tree_only_where_they_are_short() {
+        use AlgorithmChoice::{Auto, Linear, RecursiveDoubling};
+        use CollectiveKind::{Allgather, ReduceScatter, Scan};
         for hosts in [4, 8] {
-            for kind in [CollectiveKind::ReduceScatter, CollectiveKind::Allgather] {
+            for kind in [ReduceScatter, Allgather, Scan] {
                 assert_eq!(best_of(kind, hosts, 1 << 16, true).method, Method::Direct);
-                // The parts of all hosts together are what one host in the middle would hand out.
-                assert_ne!(best_of(kind, hosts, 1 << 14, true).algorithm, AlgorithmChoice::Linear);
             }
-            let scan = best_of(CollectiveKind::Scan, hosts, 1 << 16, true);
-            assert_eq!(scan.method, Method::Direct);
+            for kind in [ReduceScatter, Allgather] {
+                assert_eq!(best_of(kind, hosts, 8, true).algorithm, Linear);
+            }
         }
-        assert_eq!(best_of(CollectiveKind::Scan, 8, 8, true).method, Method::Tree);
+        // Not through one host: it would hand out the parts of all.
+        for (kind, hosts, method, algorithm) in [
+            (ReduceScatter, 4, Method::Direct, RecursiveDoubling),
+            (Allgather, 4, Method::Direct, Auto),
+            (ReduceScatter, 8, Method::Tree, Auto),
+            (Allgather, 8, Method::Direct, Auto),
+        ] {
+            let best = best_of(kind, hosts, 1 << 14, true);
+            assert_eq!(
+                (best.method, best.algorithm),
+                (method, algorithm),
+                "{kind:?}, {hosts} hosts"
+            );
+        }
+        assert_eq!(best_of(Scan, 8, 8, true).method, Method::Tree);
     }
 
     #[test]

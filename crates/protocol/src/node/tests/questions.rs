@@ -153,7 +153,7 @@ fn a_parent_that_is_lost_to_one_group_is_lost_to_all() {
 /// The members below a silent node find it first. In other groups it is this node's parent, and nobody has asked it yet.
 #[test]
 fn a_loss_in_one_group_makes_the_parents_of_the_others_suspects_until_they_are_heard() {
-    let mut inner = Inner::new(&["a", "b", "c"]);
+    let mut inner = Inner::new(&["a", "b"]);
     inner.lose(0);
     assert_eq!(inner.questions(1, USUAL_NS / 2, 100, |_| false), (3, false));
 
