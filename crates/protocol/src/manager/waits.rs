@@ -14,8 +14,10 @@ const NS_PER_MS: u64 = 1_000_000;
 
 /// What one node's part of a group waits for.
 pub(super) struct Wait {
-    /// When the wait began.
-    since: Time,
+    /// When the node told of it.
+    told: Time,
+    /// How long it had lasted then: maybe longer than this manager has lived.
+    waited_ms: u64,
     operation: Option<u32>,
     missing: Vec<ChildIndex>,
 }
@@ -43,9 +45,8 @@ impl Manager {
             }
         }
         for GroupWait { group, epoch, operation, waited_ms, missing } in waits {
-            let since = Time(now.0.saturating_sub(waited_ms.saturating_mul(NS_PER_MS)));
             if let Some(member) = self.member_mut(node, group, epoch) {
-                member.wait = Some(Wait { since, operation, missing });
+                member.wait = Some(Wait { told: now, waited_ms, operation, missing });
             }
         }
     }
@@ -88,8 +89,7 @@ impl Group {
         above.iter().for_each(|member| self.add_late(member, &mut waiting));
         let waits = || self.members.iter().filter_map(|member| member.wait.as_ref());
         waiting.operation = waits().find_map(|wait| wait.operation);
-        let since = waits().map(|wait| wait.since).min()?;
-        waiting.waited_ms = now.since_ns(since) / NS_PER_MS;
+        waiting.waited_ms = waits().map(|wait| wait.waited_ms_at(now)).max()?;
         let is_known = !waiting.hosts.is_empty() || !waiting.nodes.is_empty();
         is_known.then_some(waiting)
     }
@@ -112,6 +112,12 @@ impl Group {
                 Some(node) => self.add_late(node, waiting),
             }
         }
+    }
+}
+
+impl Wait {
+    fn waited_ms_at(&self, now: Time) -> u64 {
+        self.waited_ms.saturating_add(now.since_ns(self.told) / NS_PER_MS)
     }
 }
 

@@ -61,6 +61,17 @@ fn late_hosts_are_found_below_the_root() {
 }
 
 #[test]
+fn a_wait_may_be_older_than_the_manager() {
+    let (mut site, grant) = across();
+    site.now = Time(SECOND);
+    say(&mut site, &grant, "leaf0", Some((600_000, &[0])));
+    assert_eq!(waiting(&site), late(600_000, &["h0"], &[]));
+    say(&mut site, &grant, "leaf0", Some((u64::MAX, &[0])));
+    site.now = Time(3 * SECOND);
+    assert_eq!(waiting(&site), late(u64::MAX, &["h0"], &[]), "whatever a node says");
+}
+
+#[test]
 fn each_wait_is_told_once() {
     let (mut site, grant) = across();
     site.now = Time(100 * SECOND);
