@@ -33,7 +33,7 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=5, help="runs of each kind")
     parser.add_argument("--points", type=int, default=2000)
     parser.add_argument("--iterations", type=int, default=2000)
-    parser.add_argument("--preset", default="ethernet-25")
+    parser.add_argument("--preset", default="lab")
     parser.add_argument("--config", type=pathlib.Path, help="a preset file instead")
     parser.add_argument("--timeout", type=float, default=300)
     parser.add_argument("words", nargs="*", help="a program of your own")

@@ -75,10 +75,12 @@ pub struct Placement {
 /// A gain: how often faster the program is, at least 1, because collectives that a tree slows stay with hosts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
-    /// From the measured times of collectives and the simulated share that a tree leaves of them.
+    /// From the measured times of collectives and the simulated share that a tree leaves of them. Where all hosts
+    /// share cores it is the gain in the model alone: there a rank is late because others hold its core, with
+    /// messages that a tree saves.
     pub likely: f64,
-    /// The least of: the gain in the model alone; that of each eighth of the trace; and the likely one, if the
-    /// tree's share of each time is wrong by as large a factor as the model's times of hosts are.
+    /// The least of: the gain in the model alone; the one from measured times, for all of the trace, for each eighth
+    /// of it, and if the tree's share of each time is wrong by as large a factor as the model's times of hosts are.
     pub low: f64,
     /// The most of them.
     pub high: f64,
@@ -120,7 +122,10 @@ pub fn advise(preset: &Preset, joint: &Joint<'_>, seed: u64) -> Result<Advice, A
             nodes,
             is_refused: tree.is_none(),
             gain: tree.map_or(Range { likely: 1.0, low: 1.0, high: 1.0 }, |tree| {
-                measured.gain(joint, &hosts, &tree, simulated_us / measured_us)
+                let range = measured.gain(joint, &hosts, &tree, simulated_us / measured_us);
+                let of_model = gain_of_model(&hosts, &tree);
+                let likely = if preset.machine.is_some() { of_model } else { range.likely };
+                Range { likely, low: range.low.min(of_model), high: range.high.max(of_model) }
             }),
         });
     }
@@ -159,7 +164,7 @@ impl<'a> Measured<'a> {
         classes.into_iter().map(advice).collect()
     }
 
-    /// `model_over_trace` says how far the model's hosts are from those of the trace.
+    /// From the measured times. `model_over_trace` says how far the model's hosts are from those of the trace.
     fn gain(
         &self,
         joint: &Joint<'_>,
@@ -170,8 +175,7 @@ impl<'a> Measured<'a> {
         let left = |class: Class| share_left(class, hosts, tree, 1.0);
         let whole_us = joint.recorded_ns() as f64 / 1e3;
         let likely = gain(&self.operations, whole_us, &left);
-        // A slower tree is not taken.
-        let mut all = vec![(hosts.total_us / tree.total_us.max(f64::MIN_POSITIVE)).max(1.0)];
+        let mut all = Vec::new();
         for wrong_by in [model_over_trace, 1.0 / model_over_trace] {
             let left = |class: Class| share_left(class, hosts, tree, wrong_by);
             all.push(gain(&self.operations, whole_us, &left));
@@ -189,6 +193,11 @@ impl<'a> Measured<'a> {
             high: all.iter().copied().fold(likely, f64::max),
         }
     }
+}
+
+/// How often faster the whole program is in the model, at least 1: a slower tree is not taken.
+fn gain_of_model(hosts: &Outcome, tree: &Outcome) -> f64 {
+    (hosts.total_us / tree.total_us.max(f64::MIN_POSITIVE)).max(1.0)
 }
 
 /// How often faster a program of `whole_us` is, if of each of these operations so much is left.

@@ -43,6 +43,27 @@ fn the_gain_is_what_the_tree_saves_of_the_measured_time() {
 }
 
 #[test]
+fn where_hosts_share_cores_the_gain_is_that_of_the_whole_program_in_the_model() {
+    let likely = |preset: &str, length_us| {
+        let preset = preset::read(&format!("name = \"mine\"\nbase = {preset}")).unwrap();
+        advice(&preset, &text(8, 10, length_us, "passed")).unwrap().placements[0].gain.likely
+    };
+    let shared = [50, 100].map(|length_us| likely("\"lab\"\n", length_us));
+    assert_eq!(
+        shared[0].to_bits(),
+        shared[1].to_bits(),
+        "how long it was measured does not matter"
+    );
+    assert!(shared[0] > 1.5, "{shared:?}");
+    let apart = [50, 100].map(|length_us| likely("\"lab\"\nwithout = [\"machine\"]\n", length_us));
+    assert_eq!(
+        apart.map(f64::to_bits),
+        [1.0_f64.to_bits(); 2],
+        "with a core each a node takes longer"
+    );
+}
+
+#[test]
 fn who_computes_all_the_time_gains_nothing() {
     let advice = advice(&two_levels(), &text(32, 100_000, 5, "passed")).unwrap();
     assert!(advice.placements.iter().all(|placement| placement.gain.high < 1.001), "{advice:?}");

@@ -15,7 +15,7 @@ pub use constant::{
 };
 pub use error::PresetError;
 pub use file::{
-    Adapter, AggregationNodes, Cable, FabricShape, Library, Memory, Noise, Packet, Preset,
+    Adapter, AggregationNodes, Cable, FabricShape, Library, Machine, Memory, Noise, Packet, Preset,
     Software, Switch, TreeSoftware,
 };
 
@@ -32,6 +32,7 @@ const SHIPPED: &[(&str, &str)] = &[
     ("omni-path", include_str!("../presets/omni-path.toml")),
     ("many-core", include_str!("../presets/many-core.toml")),
     ("ethernet-25", include_str!("../presets/ethernet-25.toml")),
+    ("lab", include_str!("../presets/lab.toml")),
     ("ethernet-100", include_str!("../presets/ethernet-100.toml")),
     ("bluegene-q", include_str!("../presets/bluegene-q.toml")),
     ("aries", include_str!("../presets/aries.toml")),

@@ -7,6 +7,7 @@
 //! charges the time. Start at [`World::run`].
 
 mod aggregator;
+mod cores;
 mod cost;
 mod frames;
 mod graph;
@@ -36,6 +37,7 @@ use crate::engine::{EventQueue, Picos, Random};
 use crate::fabric::{Flow, Network, Vertex, Wiring};
 use crate::preset::Preset;
 use aggregator::Aggregator;
+use cores::Cores;
 use frames::Frames;
 use group::Group;
 use host::{Adapter, Process};
@@ -135,6 +137,7 @@ pub struct World<D: Data> {
     frames: Frames<D>,
     adapters: Vec<Adapter>,
     processes: Vec<Process>,
+    cores: Cores,
     aggregators: Vec<Aggregator<D>>,
     members: Vec<Member<D>>,
     groups: Vec<Group>,
@@ -152,10 +155,12 @@ impl<D: Data> World<D> {
     #[must_use]
     pub fn new(preset: &Preset, wiring: Wiring, seed: u64) -> Self {
         let adapters = vec![Adapter::default(); wiring.hosts() as usize];
+        let costs = Costs::new(preset);
         Self {
             events: EventQueue::default(),
             network: Network::new(wiring, preset.routing, preset.network_cost()),
-            costs: Costs::new(preset),
+            cores: Cores::new(costs.machine.as_ref()),
+            costs,
             random: Random::new(seed),
             frames: Frames::default(),
             adapters,

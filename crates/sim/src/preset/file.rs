@@ -40,6 +40,9 @@ pub struct Preset {
     /// Aggregation nodes, if the system has any.
     #[serde(default)]
     pub aggregation: Option<AggregationNodes>,
+    /// The machine that all hosts share, if they are those of a lab.
+    #[serde(default)]
+    pub machine: Option<Machine>,
     /// Noise of processes.
     pub noise: Noise,
 }
@@ -245,6 +248,16 @@ pub struct AggregationNodes {
     pub radix: Constant<Count>,
     /// Longest segment.
     pub payload_max: Constant<Bytes>,
+}
+
+/// A machine that runs the processes of all hosts and all aggregation nodes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// Its cores.
+    pub cores: Constant<Count>,
+    /// What a core needs to go from one process to another, and what processes that wait do meanwhile.
+    pub switch: Constant<Nanoseconds>,
 }
 
 /// Noise of processes.

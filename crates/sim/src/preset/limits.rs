@@ -7,8 +7,8 @@ use core::ops::RangeInclusive;
 
 use super::constant::{Constant, Unit};
 use super::file::{
-    Adapter, AggregationNodes, Cable, FabricShape, Memory, Noise, Packet, Preset, Software, Switch,
-    TreeSoftware,
+    Adapter, AggregationNodes, Cable, FabricShape, Machine, Memory, Noise, Packet, Preset,
+    Software, Switch, TreeSoftware,
 };
 use crate::fabric::Routing;
 use crate::input::Refused;
@@ -52,6 +52,7 @@ pub(super) fn check(preset: &Preset) -> Result<(), Refused> {
     software(&preset.software)?;
     tree(&preset.tree)?;
     preset.aggregation.as_ref().map_or(Ok(()), aggregation)?;
+    preset.machine.as_ref().map_or(Ok(()), |own| machine(own, preset.aggregation.as_ref()))?;
     noise(&preset.noise)
 }
 
@@ -137,6 +138,17 @@ fn aggregation(nodes: &AggregationNodes) -> Result<(), Refused> {
     whole("aggregation.osos", &nodes.osos, 1.0..=f64::from(u16::MAX))?;
     whole("aggregation.radix", &nodes.radix, 2.0..=f64::from(u16::MAX))?;
     whole("aggregation.payload_max", &nodes.payload_max, SEGMENT)
+}
+
+/// A node in a switch is on no machine.
+fn machine(machine: &Machine, nodes: Option<&AggregationNodes>) -> Result<(), Refused> {
+    whole("machine.cores", &machine.cores, 1.0..=1024.0)?;
+    within("machine.switch", &machine.switch, DELAY)?;
+    if nodes.is_some_and(|nodes| !nodes.on_hosts) {
+        let allowed = "true, because all nodes run on the machine of table `machine`";
+        return Err(Refused::new("aggregation.on_hosts", "false", allowed));
+    }
+    Ok(())
 }
 
 fn noise(noise: &Noise) -> Result<(), Refused> {

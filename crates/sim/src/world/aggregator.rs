@@ -5,6 +5,7 @@ use tributary_protocol::node::{FrameError, Node, NodeConfig, PortId, Transmit};
 use tributary_wire::ChildIndex;
 use tributary_wire::frame::{Edge, Header, Message, Part, Target};
 
+use super::cores::Runner;
 use super::cost::NodeCosts;
 use super::frames::Frame;
 use super::ids::{AggregatorId, MemberId};
@@ -105,16 +106,34 @@ impl<D: Data> World<D> {
             Message::Result(_) => (false, true),
             _ => (false, false),
         };
-        let Aggregator { engines, ports, .. } = &mut self.aggregators[id.index()];
+        let ports = &self.aggregators[id.index()].ports;
         let header = Header { edge: ports[port.0 as usize].edge, message: frame.message };
         // The engine forwards a result, but reads every byte of a contribution.
         let reduced = if is_request { header.payload_bytes() as u32 } else { 0 };
-        let ready = engines.take(&self.costs.node, seen_at, reduced) + self.costs.node.latency;
+        let ready = self.node_takes(seen_at, id, reduced) + self.costs.node.latency;
         self.node_handles(ready, id, port, frame);
         if is_result {
             self.resume_deferred(ready, id);
         }
         while self.aggregators[id.index()].node.poll_event().is_some() {}
+    }
+
+    /// Occupies the node's engine with a packet that can be seen at `seen_at`. Returns when it is reduced.
+    fn node_takes(&mut self, seen_at: Picos, id: AggregatorId, reduced_bytes: u32) -> Picos {
+        let engines = &mut self.aggregators[id.index()].engines;
+        let turn = self.cores.turn(Runner::Node(id), seen_at.max(engines.take_free_at));
+        let reduced_at = engines.take(&self.costs.node, turn.start, reduced_bytes);
+        self.cores.end(turn, reduced_at);
+        reduced_at
+    }
+
+    /// Occupies the node's engine with a copy of a result that is there at `ready`. Returns when it leaves.
+    fn node_replies(&mut self, ready: Picos, id: AggregatorId, bytes: u32) -> Picos {
+        let engines = &mut self.aggregators[id.index()].engines;
+        let turn = self.cores.turn(Runner::Node(id), ready.max(engines.reply_free_at));
+        let leaves_at = engines.reply(&self.costs.node, turn.start, bytes);
+        self.cores.end(turn, engines.reply_free_at);
+        leaves_at
     }
 
     /// Lets the machine handle a frame that its engine has taken.
@@ -182,8 +201,7 @@ impl<D: Data> World<D> {
             let cargo = Cargo::Copy { group: edge.group.0, node: 0, frame };
             self.events.schedule(ready, Event::Hop(Packet { from: at, at, to: at, bytes, cargo }));
         }
-        let aggregator = &mut self.aggregators[id.index()];
-        let leaves_at = aggregator.engines.reply(&self.costs.node, ready, bytes);
+        let leaves_at = self.node_replies(ready, id, bytes);
         let (to, cargo) = match peer {
             Peer::Member { member, host } => (host, Cargo::ToMember { member, frame }),
             Peer::Node { aggregator, port, vertex } => {

@@ -32,6 +32,7 @@ pub struct Costs {
     pub(super) tree: TreeCosts,
     pub(super) message: MessageCosts,
     pub(super) node: NodeCosts,
+    pub(super) machine: Option<MachineCosts>,
     pub(super) noise: NoiseCosts,
 }
 
@@ -82,6 +83,14 @@ pub(super) struct NodeCosts {
     pub(super) has_one_thread: bool,
 }
 
+/// The machine that all hosts share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MachineCosts {
+    pub(super) cores: u32,
+    /// What a core needs to go from one process to another.
+    pub(super) switch: Picos,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NoiseCosts {
     pub(super) jitter: f64,
@@ -121,6 +130,10 @@ impl Costs {
                 take: Linear::new(nodes.packet.value(), nodes.byte.value()),
                 reply: Linear::new(nodes.reply.value(), nodes.reply_byte.value()),
                 has_one_thread: nodes.on_hosts,
+            }),
+            machine: preset.machine.as_ref().map(|machine| MachineCosts {
+                cores: machine.cores.count(),
+                switch: machine.switch.span(),
             }),
             noise: NoiseCosts {
                 jitter: noise.jitter.value(),

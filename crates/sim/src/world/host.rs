@@ -1,5 +1,6 @@
-//! Hosts: adapters, and processes with a core each.
+//! Hosts: adapters, and processes with a core each, or on those of a machine that all hosts share.
 
+use super::cores::Runner;
 use super::cost::{AdapterCosts, Costs};
 use super::ids::ProcessId;
 use super::{Data, World};
@@ -13,7 +14,7 @@ pub(super) struct Adapter {
     receive_free_at: Picos,
 }
 
-/// A process on its own core.
+/// A process. It does one action after the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Process {
     pub(super) host: Vertex,
@@ -70,10 +71,12 @@ impl<D: Data> World<D> {
         at + Picos((2.0 * skew_ps * self.random.unit()) as u64)
     }
 
-    /// Occupies the core of `process` for `cost`, from `earliest` on. Returns when it is done.
+    /// Occupies a core for `process` for `cost`, from `earliest` on. Returns when it is done.
     pub(super) fn work(&mut self, process: ProcessId, earliest: Picos, cost: Picos) -> Picos {
         let index = process.index();
-        let start = earliest.max(self.processes[index].free_at);
+        let earliest = earliest.max(self.processes[index].free_at);
+        let turn = self.cores.turn(Runner::Process(process), earliest);
+        let start = turn.start;
         let jitter = self.costs.noise.jitter;
         let cost = if jitter > 0.0 {
             Picos((cost.0 as f64 * (1.0 + jitter * self.random.bell()).max(0.0)) as u64)
@@ -84,6 +87,7 @@ impl<D: Data> World<D> {
         while self.processes[index].detour_at < end {
             end = self.take_detour(index, start, end);
         }
+        self.cores.end(turn, end);
         self.processes[index].free_at = end;
         end
     }
