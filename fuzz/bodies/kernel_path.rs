@@ -16,8 +16,10 @@ use tributary_protocol::node::{Event, GroupConfig, Node, NodeConfig, PortId, Str
 use tributary_protocol::{Carrier, Time};
 use tributary_protocol_testing::frames::{decode, encode, part, sequence};
 use tributary_protocol_testing::{NodeEdges, NodeMemory};
-use tributary_wire::frame::{Header, Message, Part, Shape, Versions};
-use tributary_wire::{ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator, Sequence};
+use tributary_wire::frame::{EVERYONE, Header, Message, Part, Shape, Subscription, Versions};
+use tributary_wire::{
+    Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator, Sequence,
+};
 
 const STEPS_MAX: usize = 150;
 const GROUPS: u32 = 3;
@@ -28,6 +30,10 @@ const WINDOW_MAX: u16 = 6;
 const PAYLOAD_MAX_BYTES: u32 = 1100;
 const TIMEOUT_NS: u64 = 1000;
 const DATAGRAM_PORT: NonZeroU16 = NonZeroU16::new(7471).expect("it is not zero");
+/// Where results of a group with multicast go.
+const MULTICAST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 0, 0, 1), 7475);
+/// The longest of them.
+const MULTICAST_MAX_BYTES: u32 = 512;
 /// Longer than a place in the tables rests.
 const REST_NS: u64 = 2_000_000_000;
 
@@ -38,6 +44,13 @@ enum Step {
         group: u8,
         children: u8,
         window: u8,
+        is_multicast: bool,
+    },
+    /// A child says who receives multicast.
+    Subscribe {
+        group: u8,
+        child: u8,
+        what: u8,
     },
     /// Lets the program serve a group that it does not serve.
     Admit {
@@ -112,6 +125,7 @@ pub(crate) struct Reached {
     pub(crate) refused: u64,
     pub(crate) passed: u64,
     pub(crate) nacks: u64,
+    pub(crate) multicasts: u64,
     pub(crate) damaged: u64,
 }
 
@@ -130,6 +144,7 @@ impl Add for Reached {
             refused: self.refused + other.refused,
             passed: self.passed + other.passed,
             nacks: self.nacks + other.nacks,
+            multicasts: self.multicasts + other.multicasts,
             damaged: self.damaged + other.damaged,
         }
     }
@@ -170,6 +185,7 @@ pub(crate) fn run(bytes: &[u8]) -> Reached {
         refused: counters.refused,
         passed: counters.passed,
         nacks: counters.nacks,
+        multicasts: counters.multicasts,
         damaged: counters.damaged,
         ..run.reached
     }
@@ -241,9 +257,9 @@ impl Run {
             reached: Reached::default(),
         };
         for (group, children) in (0..).map(GroupId).zip([1, 3, CHILDREN_MAX]) {
-            run.form(group, children, WINDOW_MAX);
+            run.form(group, children, WINDOW_MAX, group != GroupId(0));
         }
-        run.form(HONEST, 2, 2);
+        run.form(HONEST, 2, 2, false);
         assert!(run.handover.serves(HONEST));
         run
     }
@@ -251,9 +267,18 @@ impl Run {
     fn step(&mut self, step: &Step) {
         let named = |group: u8| GroupId(u32::from(group) % GROUPS);
         match *step {
-            Step::Form { group, children, window } => {
+            Step::Form { group, children, window, is_multicast } => {
                 let children = 1 + u16::from(children) % CHILDREN_MAX;
-                self.form(named(group), children, 1 + u16::from(window) % WINDOW_MAX);
+                let window = 1 + u16::from(window) % WINDOW_MAX;
+                self.form(named(group), children, window, is_multicast);
+            }
+            Step::Subscribe { group, child, what } => {
+                let child = u16::from(child) % CHILDREN_MAX;
+                if self.sent.contains_key(&(named(group), child)) {
+                    let message = Message::Subscribed(Subscription::ALL[usize::from(what) % 3]);
+                    let edge = edges(named(group)).edge(child);
+                    self.hand_link(port_of(named(group), child), &Header { edge, message });
+                }
             }
             Step::Admit { group, is_rested } => {
                 if is_rested {
@@ -323,7 +348,7 @@ impl Run {
         }
     }
 
-    fn form(&mut self, group: GroupId, children: u16, window: u16) {
+    fn form(&mut self, group: GroupId, children: u16, window: u16, is_multicast: bool) {
         let config = GroupConfig {
             group,
             epoch: Epoch(0),
@@ -336,6 +361,9 @@ impl Run {
         };
         let Ok(arena) = self.node.install(self.now, config) else { return };
         self.memory.install(&self.node, group, arena);
+        if is_multicast {
+            self.node.use_multicast(group, multicast_capability(), MULTICAST_MAX_BYTES);
+        }
         for child in 0..children {
             let header = Header { edge: edges(group).edge(child), message: Message::Join };
             self.hand_link(port_of(group, child), &header);
@@ -347,7 +375,9 @@ impl Run {
 
     fn admit(&mut self, group: GroupId) {
         let path = |port| Some(path(port));
-        self.handover.admit(self.now, &self.node, group, path).expect("the tables have room");
+        self.handover
+            .admit(self.now, &self.node, group, Some(MULTICAST), path)
+            .expect("the tables have room");
     }
 
     /// A child's next request, or one near it; none if its group was never formed.
@@ -426,10 +456,17 @@ impl Run {
             assert!(sent.is_empty() && taken == gathered, "{counted:?}");
         }
         let mut kinds = [0; 3];
+        let mut multicasts = 0;
         for SentPacket { bytes, .. } in &sent {
             let parsed = parsed(bytes);
             let (header, _) = decode(parsed.frame).expect("the program sends frames");
             let edge = header.edge;
+            if edge.child == EVERYONE {
+                assert!(edge.capability == multicast_capability() && parsed.to == MULTICAST);
+                assert!(header.payload_bytes() <= MULTICAST_MAX_BYTES as usize);
+                multicasts += 1;
+                continue;
+            }
             assert_eq!(edge, edges(edge.group).edge(edge.child.0), "nobody learns of another's");
             assert_eq!(parsed.to, path(port_of(edge.group, edge.child.0)).peer);
             let at = match header.message {
@@ -441,9 +478,13 @@ impl Run {
             kinds[at] += 1;
         }
         let [results, acks, nacks] = kinds;
-        assert_eq!((acks, nacks), (counted.acks, counted.nacks));
+        assert_eq!((acks, nacks, multicasts), (counted.acks, counted.nacks, counted.multicasts));
         let children = served.iter().map(|it| it.children as u64);
-        assert!(results <= repeats || children.into_iter().any(|it| completed * it == results));
+        let copies = |children| match multicasts {
+            0 => completed * children == results,
+            _ => completed == 1 && results <= children,
+        };
+        assert!(results <= repeats || children.into_iter().any(copies), "{counted:?}");
         (verdict, sent)
     }
 
@@ -488,6 +529,7 @@ impl Run {
                     self.node.pop_transmit(port);
                 }
             }
+            while self.node.poll_multicast().is_some() {}
             let Some(event) = self.node.poll_event() else { return };
             match event {
                 Event::Released(arena) => self.memory.release(arena),
@@ -539,6 +581,10 @@ impl Run {
     }
 }
 
+fn multicast_capability() -> Capability {
+    Capability::from_bytes([0xEE; 16])
+}
+
 /// A request that the program would take from a child that has sent nothing.
 fn good_frame(group: GroupId, child: u16) -> Vec<u8> {
     let message = Message::Request(request(0, shape(1)));
@@ -586,6 +632,7 @@ fn difference(after: Counters, before: Counters) -> Counters {
         passed: after.passed - before.passed,
         acks: after.acks - before.acks,
         nacks: after.nacks - before.nacks,
+        multicasts: after.multicasts - before.multicasts,
         damaged: after.damaged - before.damaged,
     }
 }

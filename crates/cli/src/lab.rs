@@ -73,7 +73,7 @@ fn up(flags: LabUpFlags) -> anyhow::Result<ExitCode> {
         program: std::env::current_exe().context("this program's path is unknown")?,
         node_spin_us: flags.node_spin,
         node_kernel: flags.node_kernel,
-        has_multicast: !flags.no_multicast && !flags.node_kernel,
+        has_multicast: !flags.no_multicast,
         authenticates_frames: flags.authenticate_frames,
     };
     let options = UpOptions { name: flags.lab.name, config };

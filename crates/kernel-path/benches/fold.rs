@@ -12,7 +12,7 @@ use tributary_kernel_path::user_space::packets::{Checksum, packet};
 use tributary_kernel_path::{ChildTerms, GroupTerms, Program, Tables};
 use tributary_protocol::Time;
 use tributary_protocol_testing::frames::{encode, part, sequence};
-use tributary_wire::frame::{Edge, Header, Message, Shape, Versions};
+use tributary_wire::frame::{Edge, Header, Message, Shape, Subscription, Versions};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator, Sequence,
 };
@@ -41,6 +41,7 @@ fn terms() -> GroupTerms {
         peer: peer(child),
         own: own(),
         next: Sequence::FIRST,
+        subscription: Subscription::Nobody,
     };
     GroupTerms {
         group: GROUP,
@@ -49,6 +50,7 @@ fn terms() -> GroupTerms {
         window: WINDOW,
         payload_max_bytes: 1024,
         children: (0..CHILDREN).map(child).collect(),
+        multicast: None,
         floor: Sequence::FIRST,
         known: Vec::new(),
     }

@@ -30,7 +30,22 @@ INLINE void write_hardware(struct envelope *envelope, const u8 *hardware_of_requ
 	__builtin_memcpy(envelope->hardware_source, hardware_of_request, 6);
 }
 
-/* Addresses an answer to a child, and writes its lengths and checksums. */
+/* Results to a multicast address leave through the interface of the last contribution (RFC 1112, section 6.4). */
+INLINE void write_multicast_hardware(struct envelope *envelope, u32 address,
+				     const u8 *hardware_of_request)
+{
+	const u8 *bytes = (const u8 *)&address;
+
+	__builtin_memcpy(envelope->hardware_source, hardware_of_request, 6);
+	envelope->hardware_target[0] = 0x01;
+	envelope->hardware_target[1] = 0x00;
+	envelope->hardware_target[2] = 0x5e;
+	envelope->hardware_target[3] = bytes[1] & 0x7f;
+	envelope->hardware_target[4] = bytes[2];
+	envelope->hardware_target[5] = bytes[3];
+}
+
+/* Addresses an answer to a child or to all, and writes its lengths and checksums. */
 INLINE void address(struct workspace *work, const struct edge *edge, u32 child)
 {
 	struct envelope *envelope = &work->out.envelope;
@@ -130,15 +145,13 @@ INLINE void begin_result(struct workspace *work, struct place *place, struct slo
 		work->payload_sum = payload_sum(slot->result, work->payload_bytes);
 }
 
-/* Makes the packet, which has the right length, a child's result. */
-NOINLINE int write_result(struct packet *packet, struct workspace *work, struct place *place,
+/* Makes the packet, which has the right length, the result for a child or for all. */
+NOINLINE int write_result(struct packet *packet, struct workspace *work, const struct edge *edge,
 			  struct slot *slot, u32 child)
 {
 	u32 payload_bytes = work->payload_bytes;
 
-	child &= CHILDREN_MAX - 1;
-	work->out.frame.attempt = mark_attempt(slot->lanes[child].mark);
-	address(work, &place->edges[child], child);
+	address(work, edge, child);
 	if (store_bytes(packet, 0, FIRST_BYTE(&work->out), HEAD_BYTES) < 0)
 		return 0;
 	if (!payload_bytes)
@@ -148,11 +161,22 @@ NOINLINE int write_result(struct packet *packet, struct workspace *work, struct 
 	return store_bytes(packet, HEAD_BYTES, slot->result, payload_bytes) >= 0;
 }
 
+/* Makes the packet a child's result. */
+INLINE int write_result_to(struct packet *packet, struct workspace *work, struct place *place,
+			   struct slot *slot, u32 child)
+{
+	child &= CHILDREN_MAX - 1;
+	work->out.frame.attempt = mark_attempt(slot->lanes[child].mark);
+	return write_result(packet, work, &place->edges[child], slot, child);
+}
+
 struct results {
 	struct packet *packet;
 	struct workspace *work;
 	struct place *place;
 	struct slot *slot;
+	/* Children that get this result by multicast, one bit each. */
+	u32 spared;
 };
 
 static long send_result(u32 child, void *context)
@@ -160,25 +184,63 @@ static long send_result(u32 child, void *context)
 	struct results *results = context;
 	struct lane *lane = &results->slot->lanes[child & (CHILDREN_MAX - 1)];
 
+	/* Behind another interface than the one that multicast takes now, it might not arrive. */
+	if (results->spared >> (child & 31) & 1 && lane->interface == results->work->interface)
+		return 0;
 	write_hardware(&results->work->out.envelope, lane->hardware);
-	if (!write_result(results->packet, results->work, results->place, results->slot, child))
+	if (!write_result_to(results->packet, results->work, results->place, results->slot, child))
 		return 1;
 	send_copy(results->packet, lane->interface);
 	return 0;
 }
 
+/* Results sent without a subscriber, after which none goes to a multicast address, as in
+ * `protocol::node::multicast`. */
+enum { UNRECEIVED_MAX = 64 };
+
+/* Whether the next result goes to the multicast address; counts those that nobody receives. */
+INLINE int use_multicast(struct place *place, u32 payload_bytes)
+{
+	struct multicast *multicast = &place->multicast;
+
+	if (!multicast->edge.peer_address || payload_bytes > multicast->longest_bytes)
+		return 0;
+	if (read_shared_number(&multicast->has_subscriber))
+		multicast->unreceived = 0;
+	else if (multicast->unreceived <= UNRECEIVED_MAX)
+		multicast->unreceived++;
+	return multicast->unreceived <= UNRECEIVED_MAX;
+}
+
+/* Sends the result to the multicast address in this packet itself, and before it copies to whom it may not reach. */
+INLINE int multicast_result(struct packet *packet, struct workspace *work, struct place *place,
+			    struct slot *slot)
+{
+	struct envelope *envelope = &work->out.envelope;
+	const struct edge *edge = &place->multicast.edge;
+	struct results results = { .packet = packet, .work = work, .place = place, .slot = slot };
+
+	results.spared = read_shared_number(&place->multicast.spared);
+	repeat(place->children, send_result, &results);
+	write_multicast_hardware(envelope, edge->peer_address, work->in.envelope.hardware_target);
+	envelope->hops = MULTICAST_HOPS;
+	work->out.frame.attempt = 0;
+	if (!write_result(packet, work, edge, slot, EVERYONE))
+		return VERDICT_DROP;
+	return send_packet(work->interface);
+}
+
 /* Sends the result to every child, the last in this packet itself. */
-INLINE int send_results(struct packet *packet, struct workspace *work, struct place *place,
+INLINE int copy_results(struct packet *packet, struct workspace *work, struct place *place,
 			struct slot *slot)
 {
 	struct results results = { .packet = packet, .work = work, .place = place, .slot = slot };
 	u32 last = place->children - 1;
 	struct lane *lane = &slot->lanes[last & (CHILDREN_MAX - 1)];
 
-	begin_result(work, place, slot);
 	repeat(last, send_result, &results);
 	write_hardware(&work->out.envelope, lane->hardware);
-	if (!write_result(packet, work, place, slot, last))
+	if (!write_result_to(packet, work, place, slot, last))
 		return VERDICT_DROP;
 	return send_packet(lane->interface);
 }
@@ -189,7 +251,7 @@ INLINE int send_again(struct packet *packet, struct workspace *work, struct plac
 {
 	begin_result(work, place, slot);
 	write_hardware(&work->out.envelope, work->in.envelope.hardware_target);
-	if (!write_result(packet, work, place, slot, child))
+	if (!write_result_to(packet, work, place, slot, child))
 		return VERDICT_DROP;
 	/* If the slot has moved on meanwhile, the child has had this result. */
 	if (!holds(read_word_in_order(slot), work->in.frame.sequence))

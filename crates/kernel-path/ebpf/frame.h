@@ -11,6 +11,8 @@ enum {
 	KIND_ACK = 10,
 	KIND_NACK = 11,
 	TARGET_ALL = 1,
+	/* The child in frames to a multicast address. */
+	EVERYONE = 0xffff,
 };
 
 /* The first sequence of every group: shortly before the wrap. */
@@ -73,6 +75,8 @@ enum {
 	IPV4_NO_OPTIONS = 0x45,
 	UDP = 17,
 	HOPS = 64,
+	/* As `transport` has it. */
+	MULTICAST_HOPS = 8,
 };
 
 _Static_assert(sizeof(struct frame) == 64, "a frame's header has 64 bytes");

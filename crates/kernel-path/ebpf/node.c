@@ -90,7 +90,11 @@ INLINE int contribute(struct packet *packet, struct workspace *work, struct plac
 	COUNT(counters, completed, 1);
 	if (nacks && change_length(packet, HEAD_BYTES + work->payload_bytes) < 0)
 		return VERDICT_DROP;
-	return send_results(packet, work, place, slot);
+	begin_result(work, place, slot);
+	if (!use_multicast(place, work->payload_bytes))
+		return copy_results(packet, work, place, slot);
+	COUNT(counters, multicasts, 1);
+	return multicast_result(packet, work, place, slot);
 }
 
 /* Answers a contribution that was counted before. */

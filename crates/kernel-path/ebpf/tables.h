@@ -58,6 +58,20 @@ struct edge {
 	u32 next;
 };
 
+/* Results that go to all children at once, to a multicast address. */
+struct multicast {
+	/* Its peer is the address; none if that is 0. */
+	struct edge edge;
+	/* Longest result that goes there. */
+	u32 longest_bytes;
+	/* Children that receive it and so need no copies, one bit each; and whether anybody does. The process
+	 * changes both at any time: a child that gets both drops one, one that gets neither repeats its request. */
+	u32 spared;
+	u32 has_subscriber;
+	/* Results sent since there was a subscriber. */
+	u32 unreceived;
+};
+
 /* One group. */
 struct place {
 	/* Cleared by the process before it changes anything else. */
@@ -76,6 +90,7 @@ struct place {
 	u32 floor;
 	u32 reserved;
 	struct edge edges[CHILDREN_MAX];
+	struct multicast multicast;
 };
 
 /* The segment that a slot holds, as all its contributors describe it. */
@@ -123,6 +138,8 @@ struct counters {
 	u64 passed;
 	u64 acks;
 	u64 nacks;
+	/* Results sent to multicast addresses. */
+	u64 multicasts;
 	/* Packets whose checksum was wrong. */
 	u64 damaged;
 };

@@ -187,6 +187,7 @@ u32 kernel_path_layout(u32 which)
 {
 	const u32 layout[] = {
 		sizeof(struct edge), sizeof(struct place), sizeof(struct lane),
+		sizeof(struct multicast), __builtin_offsetof(struct place, multicast),
 		sizeof(struct slot), sizeof(struct counters),
 		__builtin_offsetof(struct place, edges), __builtin_offsetof(struct edge, next),
 		__builtin_offsetof(struct lane, mark), __builtin_offsetof(struct lane, interface),

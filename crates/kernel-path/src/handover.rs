@@ -8,7 +8,9 @@
 
 use std::net::SocketAddrV4;
 
-use tributary_protocol::node::{FrameError, Node, PortId, Wait, WaitsFor};
+use tributary_protocol::node::{
+    ChildEdge, FrameError, MulticastTerms, Node, PortId, Wait, WaitsFor,
+};
 use tributary_protocol::payloads::Payloads;
 #[cfg(feature = "planted-bugs")]
 use tributary_protocol::planted;
@@ -18,8 +20,8 @@ use tributary_wire::{GroupId, Sequence};
 
 use crate::layout::Counters;
 use crate::tables::{
-    AdmitError, Answered, Awaited, ChildTerms, CounterReader, GroupTerms, Held, PlaceId, Tables,
-    Taken,
+    AdmitError, Answered, Awaited, ChildTerms, CounterReader, GroupTerms, Held, Multicast, PlaceId,
+    Tables, Taken,
 };
 use crate::word::Phase;
 
@@ -91,7 +93,8 @@ impl Handover {
     }
 
     /// Lets the program serve a group, if it can: every child's datagrams have a known path, and the
-    /// machine says that nothing else stands against it. True if it does from now on.
+    /// machine says that nothing else stands against it. True if it does from now on. Where the machine multicasts
+    /// results to `address`, so does the program.
     ///
     /// # Errors
     /// If its tables have no room for such a group.
@@ -100,6 +103,7 @@ impl Handover {
         now: Time,
         node: &Node,
         group: GroupId,
+        address: Option<SocketAddrV4>,
         path: impl Fn(PortId) -> Option<DatagramPath>,
     ) -> Result<bool, AdmitError> {
         let Some(terms) = node.terms_elsewhere(group).filter(|_| !self.serves(group)) else {
@@ -107,9 +111,18 @@ impl Handover {
         };
         let children = node.child_edges(group).map(|edge| {
             let DatagramPath { peer, own } = path(edge.port)?;
-            Some(ChildTerms { capability: edge.capability, peer, own, next: edge.next })
+            let ChildEdge { capability, next, subscription, .. } = edge;
+            Some(ChildTerms { capability, peer, own, next, subscription })
         });
         let Some(children) = children.collect::<Option<Vec<_>>>() else { return Ok(false) };
+        let multicast = address.zip(terms.multicast).map(
+            |(address, MulticastTerms { capability, longest_bytes, unreceived })| Multicast {
+                address,
+                capability,
+                longest_bytes,
+                unreceived,
+            },
+        );
         let terms = GroupTerms {
             group,
             epoch: terms.epoch,
@@ -117,6 +130,7 @@ impl Handover {
             window: terms.osos,
             payload_max_bytes: terms.payload_max_bytes,
             children,
+            multicast,
             floor: terms.floor,
             known: node.segments(group).collect(),
         };
@@ -145,6 +159,13 @@ impl Handover {
         match &arrival.header.message {
             Message::Request(part) => self.handle_request(node, group, part, arrival, payloads),
             Message::Probe(_) | Message::Datagrams(_) => hand(node, arrival, payloads),
+            Message::Subscribed(_) => {
+                let taken = hand(node, arrival, payloads);
+                if let Some(place) = self.place(group) {
+                    self.tables.subscribe(place, node.child_edges(group).map(|it| it.subscription));
+                }
+                taken
+            }
             // A child leaves, fails, streams or misbehaves: the machine has to know everything.
             _ => {
                 self.end(node, group, arrival.now, payloads);

@@ -34,6 +34,15 @@ pub(crate) struct Edge {
 }
 
 #[repr(C)]
+pub(crate) struct Multicast {
+    pub(crate) edge: Edge,
+    pub(crate) longest_bytes: u32,
+    pub(crate) spared: u32,
+    pub(crate) has_subscriber: u32,
+    pub(crate) unreceived: u32,
+}
+
+#[repr(C)]
 pub(crate) struct Place {
     pub(crate) is_on: u32,
     pub(crate) group: u32,
@@ -46,6 +55,7 @@ pub(crate) struct Place {
     pub(crate) floor: u32,
     pub(crate) reserved: u32,
     pub(crate) edges: [Edge; CHILDREN_MAX],
+    pub(crate) multicast: Multicast,
 }
 
 #[derive(Clone, Copy)]
@@ -112,6 +122,8 @@ pub struct Counters {
     pub acks: u64,
     /// Nacks sent.
     pub nacks: u64,
+    /// Results sent to multicast addresses.
+    pub multicasts: u64,
     /// Packets whose checksum was wrong.
     pub damaged: u64,
 }
@@ -129,6 +141,8 @@ mod tests {
             size_of::<Edge>(),
             size_of::<Place>(),
             size_of::<Lane>(),
+            size_of::<Multicast>(),
+            offset_of!(Place, multicast),
             size_of::<Slot>(),
             size_of::<Counters>(),
             offset_of!(Place, edges),

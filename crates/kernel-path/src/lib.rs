@@ -38,7 +38,7 @@ pub use layout::{
 };
 pub use program::{IS_BUILT, LoadError, Program};
 pub use tables::{
-    AdmitError, Answered, ChildTerms, CounterReader, Directory, GroupTerms, Held, Memory, PlaceId,
-    Tables, Taken,
+    AdmitError, Answered, ChildTerms, CounterReader, Directory, GroupTerms, Held, Memory,
+    Multicast, PlaceId, Tables, Taken,
 };
 pub use word::{Phase, Word};

@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use tributary_protocol::Time;
-use tributary_wire::frame::{Part, RetransmitState, Shape, Target, Version};
+use tributary_wire::frame::{Part, RetransmitState, Shape, Subscription, Target, Version};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator, SegmentIndex,
     Sequence,
 };
 
 use crate::layout::{
-    CHILDREN_MAX, Counters, Edge, FRAME_VERSION, Lane, Mark, PAYLOAD_BYTES_MAX, PLACES,
+    self, CHILDREN_MAX, Counters, Edge, FRAME_VERSION, Lane, Mark, PAYLOAD_BYTES_MAX, PLACES,
     SLOTS_PER_PLACE, Segment,
 };
 pub use crate::memory::Memory;
@@ -55,6 +55,21 @@ pub struct ChildTerms {
     pub own: SocketAddrV4,
     /// The number after the highest it has sent.
     pub next: Sequence,
+    /// Who at or below it receives multicast.
+    pub subscription: Subscription,
+}
+
+/// Where a group's results go by multicast.
+#[derive(Clone, Copy, Debug)]
+pub struct Multicast {
+    /// The address.
+    pub address: SocketAddrV4,
+    /// What results show there.
+    pub capability: Capability,
+    /// Longest result that goes there.
+    pub longest_bytes: u32,
+    /// Results sent since there was a subscriber.
+    pub unreceived: u8,
 }
 
 /// A group that the program is to serve.
@@ -72,6 +87,8 @@ pub struct GroupTerms {
     pub payload_max_bytes: u32,
     /// Its children, in reduction order.
     pub children: Vec<ChildTerms>,
+    /// Its multicast. Used if this node has one address for all children, from which results are to come.
+    pub multicast: Option<Multicast>,
     /// The earliest sequence whose result is not here.
     pub floor: Sequence,
     /// The sequences that the process has in slots, and whether their results are here.
@@ -361,6 +378,26 @@ impl Tables {
         }
     }
 
+    /// Notes who at or below each child receives multicast.
+    pub fn subscribe(
+        &self,
+        PlaceId(place): PlaceId,
+        subscriptions: impl Iterator<Item = Subscription>,
+    ) {
+        let Receivers { spared, has_subscriber } = receivers(subscriptions);
+        // SAFETY: the place lies in the mapping; while it is on, both sides touch these two as a whole only.
+        let (spared_now, has_subscriber_now) = unsafe {
+            let multicast = &raw mut (*self.memory.place(place)).multicast;
+            (
+                AtomicU32::from_ptr(&raw mut (*multicast).spared),
+                AtomicU32::from_ptr(&raw mut (*multicast).has_subscriber),
+            )
+        };
+        // Relaxed: whatever the program sees, members recover from.
+        spared_now.store(spared, Ordering::Relaxed);
+        has_subscriber_now.store(has_subscriber, Ordering::Relaxed);
+    }
+
     /// Takes every slot of a group from the program, which can then neither open nor complete one. Returns
     /// what it had: results, and contributions to segments that were not complete.
     pub fn close(&self, place_id: PlaceId) -> (Vec<Answered>, Vec<Held>) {
@@ -410,15 +447,9 @@ impl Tables {
         place.payload_max_bytes = terms.payload_max_bytes.min(PAYLOAD_BYTES_MAX as u32);
         place.floor = terms.floor.0;
         for (edge, child) in place.edges.iter_mut().zip(&terms.children) {
-            *edge = Edge {
-                capability: child.capability.to_bytes(),
-                peer_address: child.peer.ip().octets(),
-                own_address: child.own.ip().octets(),
-                peer_port: child.peer.port().to_be_bytes(),
-                own_port: child.own.port().to_be_bytes(),
-                next: child.next.0,
-            };
+            *edge = edge_of(child.capability, child.peer, child.own, child.next);
         }
+        place.multicast = multicast_of(terms).unwrap_or(NO_MULTICAST);
     }
 
     fn write_slots(&self, index: usize, slots: usize, terms: &GroupTerms) {
@@ -505,6 +536,65 @@ impl Tables {
         let payload = result[..part.payload_bytes()].to_vec();
         Some(Answered { part, payload, attempts: attempts.collect() })
     }
+}
+
+fn edge_of(capability: Capability, peer: SocketAddrV4, own: SocketAddrV4, next: Sequence) -> Edge {
+    Edge {
+        capability: capability.to_bytes(),
+        peer_address: peer.ip().octets(),
+        own_address: own.ip().octets(),
+        peer_port: peer.port().to_be_bytes(),
+        own_port: own.port().to_be_bytes(),
+        next: next.0,
+    }
+}
+
+const NO_MULTICAST: layout::Multicast = layout::Multicast {
+    edge: Edge {
+        capability: [0; 16],
+        peer_address: [0; 4],
+        own_address: [0; 4],
+        peer_port: [0; 2],
+        own_port: [0; 2],
+        next: 0,
+    },
+    longest_bytes: 0,
+    spared: 0,
+    has_subscriber: 0,
+    unreceived: 0,
+};
+
+/// A group's multicast as the program has it; none if results can't come from one address.
+fn multicast_of(terms: &GroupTerms) -> Option<layout::Multicast> {
+    let multicast = terms.multicast.as_ref()?;
+    let own = terms.children.first()?.own;
+    if terms.children.iter().any(|child| child.own != own) {
+        return None;
+    }
+    let Receivers { spared, has_subscriber } =
+        receivers(terms.children.iter().map(|child| child.subscription));
+    Some(layout::Multicast {
+        edge: edge_of(multicast.capability, multicast.address, own, Sequence(0)),
+        longest_bytes: multicast.longest_bytes,
+        spared,
+        has_subscriber,
+        unreceived: multicast.unreceived.into(),
+    })
+}
+
+/// Who receives multicast, as the program has it.
+struct Receivers {
+    spared: u32,
+    has_subscriber: u32,
+}
+
+fn receivers(subscriptions: impl Iterator<Item = Subscription>) -> Receivers {
+    let mut receivers = Receivers { spared: 0, has_subscriber: 0 };
+    for (child, subscription) in subscriptions.enumerate() {
+        receivers.spared |= u32::from(subscription == Subscription::Here) << child;
+        receivers.has_subscriber |= u32::from(subscription != Subscription::Nobody);
+    }
+    receivers
 }
 
 fn contribution(child: usize, sequence: Sequence, segment: &Segment, lane: &Lane) -> Option<Held> {

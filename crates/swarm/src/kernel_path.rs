@@ -22,6 +22,12 @@ use super::world::{Incoming, World};
 /// The UDP port of every process: the address tells which is meant.
 const UDP_PORT: u16 = 9;
 
+/// Where all groups' results go by multicast: their number tells whose they are.
+const MULTICAST_ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 0, 0, 0), UDP_PORT);
+
+/// The one interface of every node.
+const INTERFACE: u32 = 1;
+
 /// Separates the choice of nodes from all other numbers of a seed.
 const NODES_SEED: u64 = 0x6b65_726e_656c_2121;
 
@@ -90,7 +96,8 @@ impl World<'_> {
             let (link, end) = host.link_at(port)?;
             links[link as usize].takes_datagrams[end as usize].then(|| path(node, link))
         };
-        let admitted = kernel_path.handover.admit(now, &host.machine, group, path);
+        let admitted =
+            kernel_path.handover.admit(now, &host.machine, group, Some(MULTICAST_ADDRESS), path);
         host.kernel_path = Some(kernel_path);
         if let Ok(true) = admitted {
             self.trace.note(self.now, None, || format!("node {node}: {group} in the kernel"));
@@ -112,7 +119,7 @@ impl World<'_> {
         // Over what arrives, damaged or not: so it is the program's other checks that refuse it.
         let packet = packet(peer, own, [0; 12], Checksum::Full, bytes);
         let before = kernel_path.handover.counters();
-        let (verdict, sent) = kernel_path.program.run(link, &packet, false);
+        let (verdict, sent) = kernel_path.program.run(INTERFACE, &packet, false);
         let after = kernel_path.handover.counters();
         self.segments_in_kernel +=
             after.completed + after.gathered - before.completed - before.gathered;
@@ -122,8 +129,12 @@ impl World<'_> {
         }
         for SentPacket { bytes, .. } in sent {
             let parsed = parsed(&bytes);
-            let link = link_of(parsed.to);
             let (header, _) = frames::decode(parsed.frame).expect("the program sends frames");
+            if parsed.to == MULTICAST_ADDRESS {
+                self.multicast_frame(node, header.edge.group, parsed.frame.to_vec());
+                continue;
+            }
+            let link = link_of(parsed.to);
             self.note_sent(node, link, End::Upper, &header);
             self.send_datagram(link, End::Lower, parsed.frame.to_vec());
         }

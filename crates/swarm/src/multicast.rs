@@ -48,13 +48,17 @@ impl World<'_> {
 
     /// Sends a result to a group's address.
     pub(super) fn multicast(&mut self, node: u32, group: GroupId, transmit: &Transmit) {
-        let plan = self.scenario.network.datagrams.expect("the root takes datagrams");
         let mut bytes = self.buffer();
         bytes.extend_from_slice(&transmit.header.encode());
         let host = &self.nodes[node as usize];
         if let Some(place) = transmit.body {
             host.memory.append(place, transmit.header.payload_bytes(), &mut bytes);
         }
+        self.multicast_frame(node, group, bytes);
+    }
+
+    pub(super) fn multicast_frame(&mut self, node: u32, group: GroupId, mut bytes: Vec<u8>) {
+        let plan = self.scenario.network.datagrams.expect("the root takes datagrams");
         self.seal(&mut bytes);
         self.frames += 1;
         self.trace.note_number(self.now ^ u64::from(node) << 48 ^ 1 << 45);

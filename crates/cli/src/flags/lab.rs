@@ -89,7 +89,7 @@ pub(crate) struct LabUpFlags {
     #[arg(long, value_name = "MICROSECONDS", default_value = "50", value_parser = whole_number(0..=1_000_000))]
     pub(crate) node_spin: u64,
 
-    /// Let aggregation nodes take short segments inside the kernel; implies --no-multicast
+    /// Let aggregation nodes take short segments inside the kernel
     #[arg(long)]
     pub(crate) node_kernel: bool,
 

@@ -45,7 +45,7 @@ fn what_is_refused_stores_nothing() {
             let shot = members.next(&mut random, &peers);
             let mut bytes = bytes_of(&shot);
             if shot.kind == Kind::Honest {
-                members.note(&hand(&program, &shot).1);
+                members.note(&hand(&program, false, &shot).1);
                 bytes = garbage(&mut random, peers[shot.child]);
             } else if !is_refused(shot.kind) {
                 continue;
@@ -83,7 +83,7 @@ fn no_window_is_left() {
         }
         let number = 0xffff_ffc0_u32.wrapping_add(ahead);
         shot.frame[28..32].copy_from_slice(&number.to_le_bytes());
-        let (verdict, sent) = hand(&program, &shot);
+        let (verdict, sent) = hand(&program, false, &shot);
         assert_eq!((verdict, sent.len()), (Verdict::Drop, 0), "{ahead} ahead");
         tried += 1;
     }
@@ -112,5 +112,5 @@ fn a_packet_for_another_node_of_the_group_passes() {
     }
     assert!(before == program.stored());
     assert_eq!(tables.counters(), Counters::default(), "another node's packet is not counted here");
-    assert_ne!(hand(&program, &shot).0, Verdict::Pass, "its own is taken");
+    assert_ne!(hand(&program, false, &shot).0, Verdict::Pass, "its own is taken");
 }

@@ -18,10 +18,13 @@ use tributary_protocol::{Carrier, Time};
 use tributary_protocol_testing::NodeMemory;
 use tributary_protocol_testing::frames::{decode, encode, part, sequence};
 use tributary_reduce::oracle;
-use tributary_wire::frame::{Header, Message, Shape};
+use tributary_wire::frame::{EVERYONE, Header, Message, Shape, Subscription};
 use tributary_wire::{Datatype, OperationNumber, Operator};
 
-use crate::root::{GROUP, assert_lives, capability, edge, root, sent_by};
+use crate::root::{
+    GROUP, MULTICAST, assert_lives, capability, edge, multicast_by, multicast_capability, root,
+    sent_by,
+};
 
 const RUNS: u64 = 100;
 const SEGMENTS: u32 = 60;
@@ -39,11 +42,13 @@ fn every_member_gets_every_result() {
         seen.gathered += counters.gathered;
         seen.passed += counters.passed;
         seen.taken += counters.taken;
+        seen.multicasts += counters.multicasts;
         results += u64::from(SEGMENTS);
     }
     println!("{results} segments, {} completed by the program; {seen:?}", seen.completed);
     assert!(seen.completed > results / 10 && seen.completed < results * 9 / 10, "{seen:?}");
     assert!(seen.gathered > results / 50 && seen.passed > RUNS, "{seen:?}");
+    assert!(seen.multicasts > results / 20, "{seen:?}");
 }
 
 struct World {
@@ -65,6 +70,8 @@ struct Member {
     sent: u32,
     attempts: BTreeMap<u32, u8>,
     results: BTreeSet<u32>,
+    /// Whether multicast reaches it.
+    is_reached: bool,
 }
 
 impl Member {
@@ -85,7 +92,11 @@ impl World {
         let children = random.random_range(1..=8);
         let window = random.random_range(1..=16);
         let (program, tables) = UserSpace::new();
-        let (node, memory) = root(children, window, PAYLOAD_MAX_BYTES);
+        let (mut node, memory) = root(children, window, PAYLOAD_MAX_BYTES);
+        if random.random_bool(0.5) {
+            let longest_bytes = random.random_range(0..=PAYLOAD_MAX_BYTES);
+            node.use_multicast(GROUP, multicast_capability(), longest_bytes);
+        }
         let mut world = Self {
             seed,
             random,
@@ -114,6 +125,7 @@ impl World {
             match self.random.random_range(0..60) {
                 0 => self.handover.end(&mut self.node, GROUP, Time(3), &mut self.memory),
                 1..4 => self.admit(),
+                4 => self.subscribe(),
                 _ => self.step(),
             }
             self.drain();
@@ -123,8 +135,21 @@ impl World {
     fn admit(&mut self) {
         self.now = self.now.after_ns(2_000_000_000);
         self.handover
-            .admit(self.now, &self.node, GROUP, |port| Some(path(port)))
+            .admit(self.now, &self.node, GROUP, Some(MULTICAST), |port| Some(path(port)))
             .expect("a rested place is free");
+    }
+
+    /// A member is reached by multicast or not any more, and the node may hear of it.
+    fn subscribe(&mut self) {
+        let child = self.random.random_range(0..self.members.len());
+        self.members[child].is_reached = self.random.random_bool(0.7);
+        if self.random.random_bool(0.8) {
+            let subscription = match self.members[child].is_reached {
+                true => Subscription::Here,
+                false => Subscription::Nobody,
+            };
+            self.hand(child, Carrier::Link, Message::Subscribed(subscription), &[]);
+        }
     }
 
     /// A member sends its next segment, or one again that is not answered.
@@ -183,6 +208,9 @@ impl World {
     }
 
     fn drain(&mut self) {
+        for frame in multicast_by(&mut self.node, &self.memory) {
+            self.receive(&frame, Carrier::Multicast);
+        }
         for (_, carrier, frame) in sent_by(&mut self.node, &self.memory) {
             self.receive(&frame, carrier);
         }
@@ -192,13 +220,26 @@ impl World {
     /// A frame comes to a member, if it is not lost.
     fn receive(&mut self, frame: &[u8], carrier: Carrier) {
         let (header, payload) = decode(frame).expect("the node sends frames");
-        let Message::Result(part) = header.message else { return };
-        let number = part.sequence.distance_from(sequence(0));
-        if carrier == Carrier::Datagram && self.loses && self.random.random_bool(0.15) {
+        if header.edge.child == EVERYONE {
+            assert_eq!(header.edge.capability, multicast_capability());
+            for child in 0..self.members.len() {
+                if self.members[child].is_reached {
+                    self.receive_at(child, header.message, payload, Carrier::Multicast);
+                }
+            }
             return;
         }
         let child = usize::from(header.edge.child.0);
         assert_eq!(header.edge.capability, capability(child));
+        self.receive_at(child, header.message, payload, carrier);
+    }
+
+    fn receive_at(&mut self, child: usize, message: Message, payload: &[u8], carrier: Carrier) {
+        let Message::Result(part) = message else { return };
+        let number = part.sequence.distance_from(sequence(0));
+        if carrier != Carrier::Link && self.loses && self.random.random_bool(0.15) {
+            return;
+        }
         let place = format!("seed {}, segment {number} at {child}: {:?}", self.seed, part.shape);
         let member = &mut self.members[child];
         assert!(number < member.sent, "{place}: nobody asked for it");

@@ -4,16 +4,18 @@
 //! namespace of the test's own.
 
 use aya::programs::{TestRun, TestRunOptions};
+use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use rustix::thread::UnshareFlags;
 use tributary_kernel_path::user_space::{UserSpace, Verdict};
-use tributary_kernel_path::{Phase, Program, Tables};
+use tributary_kernel_path::{GroupTerms, Phase, Program, Tables};
 use tributary_protocol::Time;
 use tributary_wire::Sequence;
+use tributary_wire::frame::Subscription;
 
 use crate::members::{self, Kind, Members};
-use crate::{bytes_of, group, host};
+use crate::{bytes_of, group, host, multicast_up_to, to_multicast};
 
 const RUNS: u64 = 40;
 const SHOTS: usize = 200;
@@ -54,7 +56,7 @@ fn kernel_and_user_space_do_the_same() {
     let counters = tables.counters();
     println!("{packets} packets; {counters:?}");
     assert!(counters.completed > RUNS && counters.gathered > RUNS, "{counters:?}");
-    assert!(counters.damaged > 0, "{counters:?}");
+    assert!(counters.damaged > 0 && counters.multicasts > RUNS, "{counters:?}");
 }
 
 fn run(seed: u64, program: &mut Program, tables: &mut Tables) -> u64 {
@@ -62,13 +64,20 @@ fn run(seed: u64, program: &mut Program, tables: &mut Tables) -> u64 {
     let children = random.random_range(1..=16);
     let window = random.random_range(1..=16);
     let peers: Vec<_> = (0..children).map(|child| host(child, 4000 + child as u16)).collect();
-    let terms = group(window, &peers);
+    let multicast = multicast_up_to(seed).map(to_multicast);
+    let terms = GroupTerms { multicast, ..group(window, &peers) };
     let (user, mut user_tables) = UserSpace::new();
     let in_user = user_tables.admit(Time(0), &terms).expect("there is a place");
     let in_kernel = tables.admit(Time(0), &terms).expect("there is a place");
     let before = tables.counters();
     let mut members = Members::that_hand_off(children, window);
     for number in 0..SHOTS {
+        if random.random_bool(0.04) {
+            let any = |_| *Subscription::ALL.choose(&mut random).expect("there are some");
+            let subscriptions: Vec<_> = (0..children).map(any).collect();
+            user_tables.subscribe(in_user, subscriptions.iter().copied());
+            tables.subscribe(in_kernel, subscriptions.iter().copied());
+        }
         let shot = members.next(&mut random, &peers);
         let place = format!("seed {seed}, packet {number}, {shot:?}");
         let mut bytes = bytes_of(&shot);
@@ -110,6 +119,8 @@ fn run(seed: u64, program: &mut Program, tables: &mut Tables) -> u64 {
     assert_eq!(after.taken - before.taken, user_tables.counters().taken, "seed {seed}");
     assert_eq!(after.gathered - before.gathered, user_tables.counters().gathered, "seed {seed}");
     assert_eq!(after.nacks - before.nacks, user_tables.counters().nacks, "seed {seed}");
+    let multicasts = after.multicasts - before.multicasts;
+    assert_eq!(multicasts, user_tables.counters().multicasts, "seed {seed}");
     assert_eq!(after.damaged - before.damaged, user_tables.counters().damaged, "seed {seed}");
     tables.remove(Time(0), in_kernel);
     SHOTS as u64

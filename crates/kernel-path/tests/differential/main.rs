@@ -9,6 +9,7 @@ mod handover;
 mod interleavings;
 mod kernel;
 mod members;
+mod multicast;
 mod overtaking;
 mod process;
 mod root;
@@ -17,18 +18,19 @@ mod turns;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use tributary_kernel_path::user_space::packets::{Checksum, packet, parsed};
 use tributary_kernel_path::user_space::{UserSpace, Verdict};
-use tributary_kernel_path::{ChildTerms, GroupTerms};
+use tributary_kernel_path::{ChildTerms, GroupTerms, Multicast};
 use tributary_protocol::Time;
 use tributary_wire::Sequence;
-use tributary_wire::frame::Versions;
+use tributary_wire::frame::{EVERYONE, Subscription, Versions};
 
 use members::{Kind, Members, Shot};
 use process::{PAYLOAD_MAX_BYTES, Process, Sent};
-use root::{EPOCH, GROUP, capability};
+use root::{EPOCH, GROUP, MULTICAST, capability, multicast_capability};
 
 const RUNS: u64 = 2_000;
 const SHOTS: usize = 300;
@@ -41,6 +43,9 @@ struct Seen {
     results: u64,
     handed_over: u64,
     passed: u64,
+    multicasts: u64,
+    /// Multicast results that no copy went with.
+    alone: u64,
 }
 
 #[test]
@@ -54,6 +59,7 @@ fn program_and_process_send_the_same_bytes() {
     println!("{runs} groups: {seen:?}");
     assert!(seen.results > runs * 10, "{seen:?}");
     assert!(seen.handed_over > 0 && seen.passed > seen.handed_over, "{seen:?}");
+    assert!(seen.multicasts > runs && seen.alone > runs / 10, "{seen:?}");
 }
 
 fn run(seed: u64, seen: &mut Seen) {
@@ -61,12 +67,18 @@ fn run(seed: u64, seen: &mut Seen) {
     let children = random.random_range(1..=16);
     let window = random.random_range(1..=16);
     let peers: Vec<_> = (0..children).map(|child| host(child, 4000 + child as u16)).collect();
-    let mut process = Process::new(window, &peers);
+    let multicast = multicast_up_to(seed);
+    let mut process = Process::new(window, &peers, multicast);
     let (program, mut tables) = UserSpace::new();
-    let terms = group(window, &peers);
-    tables.admit(Time(0), &terms).expect("there is a place");
+    let terms = GroupTerms { multicast: multicast.map(to_multicast), ..group(window, &peers) };
+    let place_id = tables.admit(Time(0), &terms).expect("there is a place");
     let mut members = Members::new(children, window);
     for number in 0..SHOTS {
+        if multicast.is_some() && random.random_bool(0.04) {
+            let child = random.random_range(0..children);
+            let subscription = *Subscription::ALL.choose(&mut random).expect("there are some");
+            tables.subscribe(place_id, process.subscribe(child, subscription).into_iter());
+        }
         let shot = members.next(&mut random, &peers);
         let place = format!("seed {seed}, packet {number}, {:?}", shot.kind);
         seen.packets += 1;
@@ -78,12 +90,12 @@ fn run(seed: u64, seen: &mut Seen) {
                 continue;
             }
             members::damage(&mut random, &mut bytes);
-            let (_, sent) = program.run(shot.child as u32 + 1, &bytes, false);
+            let (_, sent) = program.run(interface(multicast.is_some(), shot.child), &bytes, false);
             assert!(sent.is_empty(), "{place}");
             continue;
         }
         let expected = process.take(shot.from, &shot.frame);
-        let (verdict, sent) = hand(&program, &shot);
+        let (verdict, sent) = hand(&program, multicast.is_some(), &shot);
         if verdict == Verdict::Pass {
             assert!(sent.is_empty(), "{place}: passed up means unchanged");
             seen.passed += 1;
@@ -100,6 +112,8 @@ fn run(seed: u64, seen: &mut Seen) {
         let expected = expected.unwrap_or_default();
         compare(&expected, &sent, &place);
         seen.frames += sent.len() as u64;
+        seen.multicasts += sent.iter().filter(|(child, _)| *child == EVERYONE).count() as u64;
+        seen.alone += u64::from(sent.len() == 1 && sent[0].0 == EVERYONE);
         seen.results += members.note(&expected);
     }
 }
@@ -112,6 +126,25 @@ fn node() -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, 200), 7471)
 }
 
+/// Up to which length a seed's results go by multicast, if they do.
+fn multicast_up_to(seed: u64) -> Option<u32> {
+    [None, Some(PAYLOAD_MAX_BYTES), None, Some(64), Some(0)][(seed % 5) as usize]
+}
+
+fn to_multicast(longest_bytes: u32) -> Multicast {
+    Multicast {
+        address: MULTICAST,
+        capability: multicast_capability(),
+        longest_bytes,
+        unreceived: 0,
+    }
+}
+
+/// The interface that a child is behind. One for each, but where results go by multicast.
+fn interface(has_multicast: bool, child: usize) -> u32 {
+    if has_multicast { 1 } else { child as u32 + 1 }
+}
+
 /// The group as the program is to serve it.
 fn group(window: u16, peers: &[SocketAddrV4]) -> GroupTerms {
     let child = |(child, peer): (usize, &SocketAddrV4)| ChildTerms {
@@ -119,6 +152,7 @@ fn group(window: u16, peers: &[SocketAddrV4]) -> GroupTerms {
         peer: *peer,
         own: node(),
         next: Sequence::FIRST,
+        subscription: Subscription::Nobody,
     };
     GroupTerms {
         group: GROUP,
@@ -127,6 +161,7 @@ fn group(window: u16, peers: &[SocketAddrV4]) -> GroupTerms {
         window,
         payload_max_bytes: PAYLOAD_MAX_BYTES,
         children: peers.iter().enumerate().map(child).collect(),
+        multicast: None,
         floor: Sequence::FIRST,
         known: Vec::new(),
     }
@@ -137,19 +172,23 @@ fn bytes_of(shot: &Shot) -> Vec<u8> {
 }
 
 /// Hands a shot to the program, and takes apart what it sends.
-fn hand(program: &UserSpace, shot: &Shot) -> (Verdict, Vec<Sent>) {
+fn hand(program: &UserSpace, has_multicast: bool, shot: &Shot) -> (Verdict, Vec<Sent>) {
     let bytes = bytes_of(shot);
     let is_ambiguous = parsed(&bytes).checksums.len() > 1;
-    let (verdict, sent) = program.run(shot.child as u32 + 1, &bytes, false);
+    let (verdict, sent) = program.run(interface(has_multicast, shot.child), &bytes, false);
     let frames = sent.iter().map(|sent| {
         let parsed = parsed(&sent.bytes);
-        let child = usize::from(u16::from_le_bytes([parsed.frame[44], parsed.frame[45]]));
-        let mut hardware = members::hardware(child);
-        hardware.rotate_left(6);
-        assert_eq!(parsed.hardware, hardware, "it goes back where the request came from");
-        assert_eq!(sent.interface, child as u32 + 1);
-        assert_eq!((parsed.from, *parsed.to.ip()), (node(), *host(child, 0).ip()));
-        assert_eq!(parsed.to.port(), 4000 + child as u16);
+        let child = u16::from_le_bytes([parsed.frame[44], parsed.frame[45]]);
+        if child == EVERYONE.0 {
+            multicast::check(&parsed, &sent.bytes);
+        } else {
+            let child = usize::from(child);
+            let mut hardware = members::hardware(child);
+            hardware.rotate_left(6);
+            assert_eq!(parsed.hardware, hardware, "it goes back where the request came from");
+            assert_eq!(sent.interface, interface(has_multicast, child));
+            assert_eq!((parsed.from, parsed.to), (node(), host(child, 4000 + child as u16)));
+        }
         let is_alike = parsed.checksums.contains(&shot.checksum);
         let is_without = is_ambiguous && parsed.checksums == [Checksum::None];
         assert!(is_alike || is_without, "answers give the checksum as the request did");

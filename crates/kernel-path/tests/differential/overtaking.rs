@@ -48,7 +48,9 @@ fn judges_rightly(first: u32, end: u32, access: usize) -> bool {
         let arrival = Arrival { now: Time(0), port, carrier, header: &header, payload: &payload };
         let handed = handover.handle_frame(&mut node, arrival, &mut memory);
         if header.message == Message::Join && child == 1 {
-            assert!(handover.admit(Time(0), &node, GROUP, |port| Some(path(port))).expect("room"));
+            assert!(
+                handover.admit(Time(0), &node, GROUP, None, |port| Some(path(port))).expect("room")
+            );
         }
         handed
     };

@@ -8,9 +8,9 @@ use tributary_protocol::{Carrier, Time};
 use tributary_protocol_testing::NodeMemory;
 use tributary_protocol_testing::frames::decode;
 use tributary_wire::ChildIndex;
-use tributary_wire::frame::{Header, Message};
+use tributary_wire::frame::{EVERYONE, Header, Message, Subscription};
 
-use crate::root::{edge, root, sent_by};
+use crate::root::{GROUP, edge, multicast_by, multicast_capability, root, sent_by};
 
 pub(crate) const PAYLOAD_MAX_BYTES: u32 = 1100;
 
@@ -23,13 +23,17 @@ pub(crate) struct Process {
     pub(crate) has_failed: bool,
 }
 
-/// A frame to a child.
+/// A frame to a child, or to everyone.
 pub(crate) type Sent = (ChildIndex, Vec<u8>);
 
 impl Process {
-    /// A group with these children, which have all joined and take datagrams.
-    pub(crate) fn new(window: u16, peers: &[SocketAddrV4]) -> Self {
-        let (node, memory) = root(peers.len(), window, PAYLOAD_MAX_BYTES);
+    /// A group with these children, which have all joined and take datagrams. Results up to a length go by
+    /// multicast, too, if one is given.
+    pub(crate) fn new(window: u16, peers: &[SocketAddrV4], multicast: Option<u32>) -> Self {
+        let (mut node, memory) = root(peers.len(), window, PAYLOAD_MAX_BYTES);
+        if let Some(longest_bytes) = multicast {
+            node.use_multicast(GROUP, multicast_capability(), longest_bytes);
+        }
         let mut process = Self { node, memory, peers: peers.to_vec(), has_failed: false };
         for (child, peer) in peers.iter().enumerate() {
             process.hand_link(child, Message::Join);
@@ -37,6 +41,16 @@ impl Process {
         }
         process.drain();
         process
+    }
+
+    /// A child says who receives multicast. Returns what all have said.
+    pub(crate) fn subscribe(
+        &mut self,
+        child: usize,
+        subscription: Subscription,
+    ) -> Vec<Subscription> {
+        self.hand_link(child, Message::Subscribed(subscription));
+        self.node.child_edges(GROUP).map(|edge| edge.subscription).collect()
     }
 
     fn hand_link(&mut self, child: usize, message: Message) {
@@ -68,6 +82,9 @@ impl Process {
         while let Some(event) = self.node.poll_event() {
             self.has_failed |= matches!(event, Event::Failed { .. });
         }
-        sent.into_iter().map(|(port, _, frame)| (ChildIndex(port.0 as u16), frame)).collect()
+        let multicasts = multicast_by(&mut self.node, &self.memory).into_iter();
+        let to_children =
+            sent.into_iter().map(|(port, _, frame)| (ChildIndex(port.0 as u16), frame));
+        multicasts.map(|frame| (EVERYONE, frame)).chain(to_children).collect()
     }
 }

@@ -1,5 +1,6 @@
 //! The root of one group as the process has it: `protocol::node` with all its members about to join.
 
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::num::NonZeroU16;
 
 use tributary_protocol::node::{
@@ -13,6 +14,14 @@ use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
 
 pub(crate) const GROUP: GroupId = GroupId(3);
 pub(crate) const EPOCH: Epoch = Epoch(9);
+
+/// Where the group's results go by multicast, if they do.
+pub(crate) const MULTICAST: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 255, 205, 9), 7475);
+
+/// What they show there.
+pub(crate) fn multicast_capability() -> Capability {
+    Capability::from_bytes([200; 16])
+}
 
 pub(crate) fn capability(child: usize) -> Capability {
     Capability::from_bytes([child as u8 + 1; 16])
@@ -61,7 +70,20 @@ pub(crate) fn root(children: usize, window: u16, payload_max_bytes: u32) -> (Nod
     (node, memory)
 }
 
-/// Everything that a node has to send: to whom, by what, and the frame.
+/// Results that a node has to send to the multicast address.
+pub(crate) fn multicast_by(node: &mut Node, memory: &NodeMemory) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    while let Some((_, transmit)) = node.poll_multicast() {
+        let mut body = Vec::new();
+        if let Some(place) = transmit.body {
+            memory.append(place, transmit.header.payload_bytes(), &mut body);
+        }
+        frames.push(encode(&transmit.header, &body));
+    }
+    frames
+}
+
+/// Everything else that a node has to send: to whom, by what, and the frame.
 pub(crate) fn sent_by(node: &mut Node, memory: &NodeMemory) -> Vec<(PortId, Carrier, Vec<u8>)> {
     let mut sent = Vec::new();
     while let Some(port) = node.poll_ready() {

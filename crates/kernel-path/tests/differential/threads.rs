@@ -192,7 +192,7 @@ impl Process {
 
     fn admit(&mut self) {
         let (now, path) = (self.now(), |port| Some(path(port)));
-        match self.handover.admit(now, &self.node, GROUP, path) {
+        match self.handover.admit(now, &self.node, GROUP, None, path) {
             // Every place has to rest for a second.
             Ok(_) | Err(AdmitError::Full) => {}
             Err(error) => panic!("seed {}: {error}", self.seed),

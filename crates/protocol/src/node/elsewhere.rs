@@ -3,10 +3,11 @@
 
 use alloc::vec;
 
-use tributary_wire::frame::{Header, Message, Part, Version};
+use tributary_wire::frame::{Header, Message, Part, Subscription, Version};
 use tributary_wire::{Capability, ChildIndex, Epoch, GroupId, Sequence};
 
-use super::group::Group;
+use super::group::{Child, Group};
+use super::multicast::Multicast;
 use super::port::Role;
 use super::slot::{NewestAttempt, Phase};
 use super::{Node, PortId};
@@ -22,6 +23,19 @@ pub struct ChildEdge {
     pub capability: Capability,
     /// The number after the highest that it has sent.
     pub next: Sequence,
+    /// Who at or below it receives multicast.
+    pub subscription: Subscription,
+}
+
+/// A group's multicast at its root, as whoever completes segments elsewhere has to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MulticastTerms {
+    /// What results to the address show.
+    pub capability: Capability,
+    /// Longest result that goes there.
+    pub longest_bytes: u32,
+    /// Results sent since there was a subscriber.
+    pub unreceived: u8,
 }
 
 /// What a group has, as whoever completes segments elsewhere has to know it.
@@ -37,6 +51,8 @@ pub struct GroupTerms {
     pub payload_max_bytes: u32,
     /// The earliest segment whose result is not here.
     pub floor: Sequence,
+    /// Its multicast, if it has any.
+    pub multicast: Option<MulticastTerms>,
 }
 
 impl Node {
@@ -50,12 +66,11 @@ impl Node {
     }
 
     /// The terms of a group whose segments may be completed elsewhere: this node is its root, every child
-    /// has joined and none has left, and results go nowhere but to children, without multicast.
+    /// has joined and none has left, and results go nowhere but to children.
     #[must_use]
     pub fn terms_elsewhere(&self, group: GroupId) -> Option<GroupTerms> {
         let group = self.group(group)?;
         let is_plain = group.parent.is_none()
-            && group.multicast.is_none()
             && group.external_receiver.is_none()
             && group.children.iter().all(|child| child.has_joined && !child.has_left);
         is_plain.then(|| GroupTerms {
@@ -64,6 +79,7 @@ impl Node {
             osos: group.osos(),
             payload_max_bytes: group.arena().payload_max_bytes,
             floor: group.floor(),
+            multicast: group.multicast.as_ref().map(Multicast::terms),
         })
     }
 
@@ -71,7 +87,8 @@ impl Node {
     pub fn child_edges(&self, group: GroupId) -> impl Iterator<Item = ChildEdge> {
         self.group(group).into_iter().flat_map(|group| &group.children).filter_map(|child| {
             let port = child.port?;
-            Some(ChildEdge { port, capability: child.capability, next: child.next })
+            let Child { capability, next, subscription, .. } = *child;
+            Some(ChildEdge { port, capability, next, subscription })
         })
     }
 

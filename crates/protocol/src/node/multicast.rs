@@ -5,7 +5,7 @@ use tributary_wire::{Capability, ChildIndex, GroupId};
 
 use super::distribution::Answer;
 use super::group::{Group, PartKind};
-use super::{Event, FrameError, Node, Transmit};
+use super::{Event, FrameError, MulticastTerms, Node, Transmit};
 use crate::multicast::MulticastReceiver;
 use crate::payloads::Payloads;
 use crate::{Carrier, Reachability, Time};
@@ -197,6 +197,14 @@ impl Group {
 }
 
 impl Multicast {
+    pub(super) fn terms(&self) -> MulticastTerms {
+        MulticastTerms {
+            capability: self.capability,
+            longest_bytes: self.longest_bytes,
+            unreceived: self.unreceived.unwrap_or(UNRECEIVED_MAX + 1),
+        }
+    }
+
     /// Whether a segment's result is for everybody and fits a datagram.
     fn carries(&self, part: &Part) -> bool {
         part.target.is_all() && part.shape.bytes() <= self.longest_bytes as usize

@@ -117,12 +117,9 @@ impl Scenario {
         scenario
     }
 
-    /// Puts kernel paths in front of nodes. They serve no group whose results are multicast. In a plain fabric, of
-    /// which nothing is known, every group has one node.
+    /// Puts kernel paths in front of nodes. In a plain fabric, of which nothing is known, every group has one node.
     fn put_kernel_paths(&mut self, is_plain: bool) {
         self.network.has_kernel_paths = true;
-        self.network.datagrams.as_mut().expect("kernel paths take datagrams").multicast = None;
-        self.manager.multicast = None;
         if is_plain {
             self.fabric = Fabric::new();
         }

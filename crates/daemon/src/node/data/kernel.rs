@@ -34,7 +34,7 @@ impl DataLoop {
     /// they take datagrams.
     pub(super) fn offer_to_kernel(&mut self, group: GroupId) {
         let now = self.time(Instant::now());
-        let Self { kernel, machine, links, installed, datagrams, .. } = self;
+        let Self { kernel, machine, links, installed, datagrams, multicast, .. } = self;
         let (Some(kernel), Some(socket)) = (kernel, datagrams) else { return };
         // The codes of authenticated frames are left to the process.
         if installed.is_authenticated(group) {
@@ -42,7 +42,11 @@ impl DataLoop {
         }
         let Ok(SocketAddr::V4(own)) = socket.address() else { return };
         let path = |port| datagram_path(links, port, own.port());
-        match kernel.handover.admit(now, machine, group, path) {
+        let address = match multicast.get(group.0 as usize).copied().flatten() {
+            Some(SocketAddr::V4(address)) => Some(address),
+            _ => None,
+        };
+        match kernel.handover.admit(now, machine, group, address, path) {
             Ok(true) => tracing::debug!("group {group}: the kernel path takes short segments"),
             Ok(false) => {}
             Err(error) => tracing::info!("group {group}: the process takes all: {error}"),

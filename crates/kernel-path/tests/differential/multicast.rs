@@ -1,0 +1,122 @@
+//! Goal: results go by multicast where they arrive, and as copies where they may not.
+
+use tributary_kernel_path::user_space::packets::{Checksum, Parsed, packet, parsed};
+use tributary_kernel_path::user_space::{SentPacket, UserSpace, Verdict};
+use tributary_kernel_path::{GroupTerms, PlaceId, Tables};
+use tributary_protocol::Time;
+use tributary_protocol_testing::frames::{encode, part, sequence};
+use tributary_wire::OperationNumber;
+use tributary_wire::frame::{EVERYONE, Header, Message, Part, Shape, Subscription};
+
+use crate::root::{MULTICAST, edge};
+use crate::{group, host, members, node, to_multicast};
+
+const CHILDREN: usize = 4;
+
+/// Looks at the envelope of a result to the multicast address.
+pub(crate) fn check(parsed: &Parsed<'_>, bytes: &[u8]) {
+    assert_eq!((parsed.from, parsed.to), (node(), MULTICAST));
+    // RFC 1112, section 6.4: the address's lower 23 bits; 239.255.205.9 has a bit above them.
+    assert_eq!(parsed.hardware[..6], [0x01, 0x00, 0x5e, 0x7f, 0xcd, 0x09]);
+    assert_eq!(parsed.hardware[6..], members::hardware(0)[..6], "from the node's own address");
+    assert_eq!(bytes[22], 8, "routers that it may cross");
+}
+
+fn served() -> (UserSpace, Tables, PlaceId) {
+    let peers: Vec<_> = (0..CHILDREN).map(|child| host(child, 4000 + child as u16)).collect();
+    let (program, mut tables) = UserSpace::new();
+    let terms = GroupTerms { multicast: Some(to_multicast(64)), ..group(2, &peers) };
+    let place = tables.admit(Time(0), &terms).expect("there is a place");
+    (program, tables, place)
+}
+
+fn barrier_part(number: u32) -> Part {
+    let mut part = part(OperationNumber(number), sequence(number), Shape::BARRIER);
+    part.has_data = false;
+    part
+}
+
+/// All children contribute to a barrier, each through an interface. Returns what is sent at last.
+fn barrier(program: &UserSpace, number: u32, interfaces: [u32; CHILDREN]) -> Vec<SentPacket> {
+    let message = Message::Request(barrier_part(number));
+    let mut last = Vec::new();
+    for (child, interface) in interfaces.into_iter().enumerate() {
+        let header = Header { edge: edge(child), message };
+        let from = host(child, 4000 + child as u16);
+        let hardware = members::hardware(child);
+        let bytes = packet(from, node(), hardware, Checksum::Full, &encode(&header, &[]));
+        let (verdict, sent) = program.run(interface, &bytes, false);
+        assert_ne!(verdict, Verdict::Pass);
+        last = sent;
+    }
+    last
+}
+
+/// Whom packets are for, and through which interface they go.
+fn receivers(sent: &[SentPacket]) -> Vec<(u16, u32)> {
+    let child = |sent: &SentPacket| {
+        let parsed = parsed(&sent.bytes);
+        (u16::from_le_bytes([parsed.frame[44], parsed.frame[45]]), sent.interface)
+    };
+    sent.iter().map(child).collect()
+}
+
+#[test]
+fn who_receives_multicast_gets_no_copy() {
+    use Subscription::{Below, Here, Nobody};
+    let (program, tables, place) = served();
+    tables.subscribe(place, [Here, Below, Here, Nobody].into_iter());
+    let sent = receivers(&barrier(&program, 0, [1; CHILDREN]));
+    assert_eq!(sent, [(1, 1), (3, 1), (EVERYONE.0, 1)]);
+    tables.subscribe(place, [Here; CHILDREN].into_iter());
+    let sent = receivers(&barrier(&program, 1, [1; CHILDREN]));
+    assert_eq!(sent, [(EVERYONE.0, 1)], "one packet is enough");
+}
+
+#[test]
+fn who_is_behind_another_interface_gets_a_copy() {
+    let (program, tables, place) = served();
+    tables.subscribe(place, [Subscription::Here; CHILDREN].into_iter());
+    let sent = receivers(&barrier(&program, 0, [1, 2, 1, 1]));
+    assert_eq!(sent, [(1, 2), (EVERYONE.0, 1)]);
+    let sent = receivers(&barrier(&program, 1, [1, 1, 1, 2]));
+    assert_eq!(sent, [(0, 1), (1, 1), (2, 1), (EVERYONE.0, 2)]);
+}
+
+#[test]
+fn multicast_that_nobody_receives_ends_and_comes_back() {
+    let (program, tables, place) = served();
+    let mut number = 0;
+    let mut is_multicast = || {
+        number += 1;
+        let sent = receivers(&barrier(&program, number - 1, [1; CHILDREN]));
+        sent.iter().any(|(child, _)| *child == EVERYONE.0)
+    };
+    for _ in 0..64 {
+        assert!(is_multicast());
+    }
+    assert!(!is_multicast() && !is_multicast());
+    tables.subscribe(place, [Subscription::Below; CHILDREN].into_iter());
+    assert!(is_multicast());
+}
+
+#[test]
+fn a_node_of_several_addresses_sends_copies_alone() {
+    let peers: Vec<_> = (0..CHILDREN).map(|child| host(child, 4000 + child as u16)).collect();
+    let (program, mut tables) = UserSpace::new();
+    let mut terms = GroupTerms { multicast: Some(to_multicast(64)), ..group(2, &peers) };
+    terms.children[1].own.set_port(1);
+    let place = tables.admit(Time(0), &terms).expect("there is a place");
+    tables.subscribe(place, [Subscription::Here; CHILDREN].into_iter());
+    let message = Message::Request(barrier_part(0));
+    let mut last = Vec::new();
+    for child in 0..CHILDREN {
+        let header = Header { edge: edge(child), message };
+        let from = host(child, 4000 + child as u16);
+        let hardware = members::hardware(child);
+        let frame = encode(&header, &[]);
+        let to = terms.children[child].own;
+        last = program.run(1, &packet(from, to, hardware, Checksum::Full, &frame), false).1;
+    }
+    assert_eq!(receivers(&last), [(0, 1), (1, 1), (2, 1), (3, 1)]);
+}
