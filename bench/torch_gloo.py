@@ -3,8 +3,9 @@
 of medians and ratios. The two take turns in blocks, so that both have the same moments of the machine.
 
     bench/torch_gloo.py --ranks 2,4,8
-    bench/torch_gloo.py --train --ranks 4      DDP on a small network: losses and step times
+    bench/torch_gloo.py --train --ranks 4      DDP on a small network: losses, step times and overlap
     bench/torch_gloo.py --lab 4,8 --tributary PROGRAM      one rank on each host of a lab
+    bench/torch_gloo.py --train --batch 256 --lab 2 --rate 2gbit --tributary PROGRAM      DDP over slow links
 """
 
 import argparse
@@ -109,7 +110,7 @@ def train(rank, size, arguments):
         layers = [layer for _ in range(8) for layer in (torch.nn.Linear(768, 768), torch.nn.ReLU())]
         model = DistributedDataParallel(torch.nn.Sequential(*layers), process_group=group, bucket_cap_mb=2.5)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        data = torch.randn(32, 768, generator=torch.Generator().manual_seed(rank))
+        data = torch.randn(arguments.batch, 768, generator=torch.Generator().manual_seed(rank))
         told, steps = [], []
         for _ in range(arguments.steps):
             began_at = time.perf_counter()
@@ -120,48 +121,52 @@ def train(rank, size, arguments):
             steps.append(time.perf_counter() - began_at)
             told.append(loss.item().hex())
         losses.setdefault(name, []).append(told)
-        alone = step_without_reduction(model, data)
-        early, buckets = overlap(model, data, group)
+        with model.no_sync():
+            gradients = gradients_ms(model, data)
+        both = gradients_ms(model, data)
+        reduction = reduction_ms(model, data, group)
         if rank == 0:
             step = statistics.median(steps) * 1e3
-            print(f"| {size} | {name} | {step:.1f} | {alone:.1f} | {early} of {buckets} | {told[-1]} |", flush=True)
+            hidden = max(0, gradients + reduction - both) / reduction
+            print(f"| {size} | {name} | {step:.1f} | {gradients:.1f} | {reduction:.1f} | {both:.1f} | {hidden:.0%} | "
+                  f"{told[-1]} |", flush=True)
         dist.barrier()
     if rank == 0:
         for name, (first, second) in losses.items():
             print(f"{name}: losses of two runs {'are' if first == second else 'are NOT'} equal bit for bit")
 
 
-def step_without_reduction(model, data):
-    """Median time of forward and backward without communication, in ms."""
+def gradients_ms(model, data):
+    """Median time of forward and backward, with whatever the model reduces meanwhile."""
     took = []
-    with model.no_sync():
-        for _ in range(5):
-            began_at = time.perf_counter()
-            (model(data) - data).square().mean().backward()
-            took.append(time.perf_counter() - began_at)
+    for _ in range(9):
+        dist.barrier()
+        began_at = time.perf_counter()
+        (model(data) - data).square().mean().backward()
+        took.append(time.perf_counter() - began_at)
     return statistics.median(took) * 1e3
 
 
-def overlap(model, data, group):
-    """How many buckets of a step were reduced before its last gradient was computed, and how many there are."""
-    reduced_at, ready_at = [], []
+def reduction_ms(model, data, group):
+    """Median time of a step's reductions by themselves, all outstanding at once as in a step."""
+    lengths = []
 
     def hook(_, bucket):
-        ready_at.append(time.perf_counter())
-        reduced = dist.all_reduce(bucket.buffer(), group=group, async_op=True).get_future()
-
-        def note(future):
-            reduced_at.append(time.perf_counter())
-            return future.value()[0]
-
-        return reduced.then(note)
+        lengths.append(bucket.buffer().numel())
+        return dist.all_reduce(bucket.buffer(), group=group, async_op=True).get_future().then(
+            lambda future: future.value()[0])
 
     model.register_comm_hook(None, hook)
-    for _ in range(3):  # DDP orders its buckets anew after the first step
-        reduced_at.clear()
-        ready_at.clear()
-        (model(data) - data).square().mean().backward()
-    return sum(at < ready_at[-1] for at in reduced_at), len(ready_at)
+    (model(data) - data).square().mean().backward()
+    buckets = [torch.ones(length) for length in lengths]
+    took = []
+    for _ in range(9):
+        dist.barrier()
+        began_at = time.perf_counter()
+        for work in [dist.all_reduce(bucket, group=group, async_op=True) for bucket in buckets]:
+            work.wait()
+        took.append(time.perf_counter() - began_at)
+    return statistics.median(took) * 1e3
 
 
 def rank_main(rank, size, port, arguments):
@@ -171,11 +176,13 @@ def rank_main(rank, size, port, arguments):
     dist.destroy_process_group()
 
 
-def on_lab(hosts, program):
+def on_lab(hosts, rate, program):
     """Runs this program with the same arguments on hosts of a lab, one rank each."""
     name = f"torch-{os.getpid()}"
     lab = [program, "lab"]
-    subprocess.run([*lab, "up", "--name", name, "--hosts", str(hosts)], check=True, stdout=subprocess.DEVNULL)
+    links = ["--rate", rate] if rate else []
+    subprocess.run([*lab, "up", "--name", name, "--hosts", str(hosts), *links], check=True,
+                   stdout=subprocess.DEVNULL)
     try:
         # Gloo would look for an address of the host's name.
         place = ["env", f"WORLD_SIZE={hosts}", "MASTER_PORT=29500", "GLOO_SOCKET_IFNAME=eth0"]
@@ -196,20 +203,23 @@ def main():
     parser.add_argument("--collectives", type=words, default=["allreduce", "reduce_scatter", "allgather", "broadcast"])
     parser.add_argument("--train", action="store_true")
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--batch", type=int, default=32, help="rows of a rank's data (default %(default)s)")
     parser.add_argument("--address", default="127.0.0.1", help="where rank 0 is, for ranks that a launcher starts")
     parser.add_argument("--lab", type=words, default=[], metavar="HOSTS")
+    parser.add_argument("--rate", help="of a lab's links, such as 2gbit (default: none)")
     parser.add_argument("--tributary", help="the program, which makes labs")
     arguments = parser.parse_args()
     if "RANK" not in os.environ:
-        print("| ranks | backend | step, ms | without reduction, ms | reduced meanwhile | last loss |\n|---|---|---|---|---|---|" if arguments.train
-              else "| ranks | collective | type | bytes | tributary, us | Gloo, us | ratio |\n|---|---|---|---|---|---|---|",
-              flush=True)
+        heads = (["ranks", "backend", "step, ms", "gradients, ms", "reduction, ms", "both, ms", "hidden", "last loss"]
+                 if arguments.train else
+                 ["ranks", "collective", "type", "bytes", "tributary, us", "Gloo, us", "ratio"])
+        print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|", flush=True)
     if "RANK" in os.environ:  # started by a launcher
         place = [int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT")]
         rank_main(*place, arguments)
         return
     for hosts in map(int, arguments.lab):
-        on_lab(hosts, arguments.tributary)
+        on_lab(hosts, arguments.rate, arguments.tributary)
     for size in map(int, [] if arguments.lab else arguments.ranks):
         port, spawn = free_port(), multiprocessing.get_context("spawn")
         started = [spawn.Process(target=rank_main, args=(rank, size, port, arguments)) for rank in range(size)]
