@@ -17,6 +17,11 @@ OURS = {"ours": ("tributary-openmpi", "tributary-mpich"), "TCP": ("tcp-openmpi",
 # Tables that compare every path, one row a case.
 PATHS_TABLES = ("paths", "parts")
 
+# How many times faster than the best plain MPI the best node is to be, by hosts and case, and how many medians its
+# 99th percentile is to be at most.
+KERNEL_TARGETS = {(8, "allreduce:8"): 4.0, (8, "barrier:0"): 4.0}
+KERNEL_TAIL = 2.5
+
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
@@ -93,6 +98,29 @@ def paths(measured, name):
     return table([f"{measured['options']['also_hosts']} hosts", *variants, "within a tenth of the best"], lines)
 
 
+def kernel(measured):
+    """A node as a process and inside the kernel; none if it was not measured. All figures are of single calls."""
+    rows = {(row["hosts"], row["case"], row["variant"]): row for row in measured["also"] if row["table"] == "kernel"}
+    if not rows:
+        return []
+    lines = []
+    for hosts, case in dict.fromkeys((hosts, case) for hosts, case, _ in rows):
+        plain = min((rows[hosts, case, name] for name in ("Open MPI", "MPICH, UCX")),
+                    key=lambda row: row["call_median_us"])
+        nodes = [rows[hosts, case, name] for name in ("process", "kernel")]
+        best = min(nodes, key=lambda row: row["call_median_us"])
+        ratio = plain["call_median_us"] / best["call_median_us"]
+        target = KERNEL_TARGETS.get((hosts, case.removesuffix(":apart")))
+        verdict = ""
+        if target is not None:
+            tail = "met" if best["p99_us"] <= KERNEL_TAIL * best["call_median_us"] else "missed"
+            verdict = f"{target:g}, {'met' if ratio >= target else 'missed'}; tail {tail}"
+        name = split_case(case.removesuffix(":apart")) + (", apart" if case.endswith(":apart") else "")
+        figures = [f"{figure(row['call_median_us'])} / {figure(row['p99_us'])}" for row in (plain, *nodes)]
+        lines.append([str(hosts), name, *figures, f"{ratio:.2f}", verdict])
+    return table(["hosts", "case", "best plain MPI", "node: process", "node: kernel", "ratio", "target"], lines)
+
+
 def remarks(row):
     """The last column: figures of a row other than times."""
     said = []
@@ -110,7 +138,7 @@ def remarks(row):
 def others(measured):
     rows = []
     for row in measured["also"]:
-        if row["table"] not in PATHS_TABLES:
+        if row["table"] not in (*PATHS_TABLES, "kernel"):
             times = [figure(row[key]) if key in row else ""
                      for key in ("median_us", "call_median_us", "p99_us")]
             rows.append([row["table"], row["variant"], split_case(row["case"]), *times, remarks(row)])
@@ -121,7 +149,7 @@ def main():
     arguments = parse_arguments()
     measured = json.loads(arguments.measured.read_text(encoding="utf-8"))
     lines = [*head_line(measured), *cases(measured), *paths(measured, "paths"),
-             *paths(measured, "parts"), *others(measured)]
+             *paths(measured, "parts"), *kernel(measured), *others(measured)]
     text = arguments.document.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)

@@ -38,7 +38,7 @@ def with_knobs(**settings):
 OPEN_MPI_ALONE = Variant(OPEN_MPI, mpi="openmpi", is_plain=True)
 MPICH_ALONE = Variant(MPICH_UCX, is_plain=True)
 
-# Tables on 8 hosts: the variants, then the cases.
+# Tables: the variants, then the cases.
 ALSO = {
     "paths": ({"Open MPI": OPEN_MPI_ALONE, "MPICH, UCX": MPICH_ALONE,
                "tree": with_knobs(BETWEEN_HOSTS="tree"),
@@ -87,6 +87,9 @@ ALSO = {
 # Tables that compare every path.
 PATHS_TABLES = ("paths", "parts")
 
+# Tables of several numbers of hosts; all others are of --also-hosts.
+HOSTS = {"kernel": (2, 4, 8)}
+
 # All further tables, in the order of measurement.
 TABLES = [*ALSO, "groups", "memory", "throughput"]
 
@@ -99,25 +102,31 @@ def case_of(line):
 
 def measure_also(table, programs, arguments):
     """Measures one of these tables; its rows."""
+    host_counts = HOSTS.get(table, (arguments.also_hosts,))
+    return [row for hosts in host_counts for row in measure_on(hosts, table, programs, arguments)]
+
+
+def measure_on(hosts, table, programs, arguments):
+    """Measures one of these tables on so many hosts; its rows."""
     variants, cases = ALSO[table]
     found = {(name, case): [] for name in variants for case in cases}
     labs = {}
     try:
         for variant in variants.values():
             if variant.lab not in labs:
-                labs[variant.lab] = Lab(arguments.also_hosts, arguments, variant.lab)
+                labs[variant.lab] = Lab(hosts, arguments, variant.lab)
         for number in range(arguments.rounds):
             for name, variant in variants.items():
-                print(f"round {number + 1} of {arguments.rounds}: {table}, {name}",
+                print(f"round {number + 1} of {arguments.rounds}: {table}, {hosts} hosts, {name}",
                       file=sys.stderr, flush=True)
                 method = (variant.mpi, variant.is_plain, variant.environment)
                 for line in labs[variant.lab].lines(
-                        name, method, arguments.also_hosts, cases, programs, arguments):
+                        name, method, hosts, cases, programs, arguments):
                     found[name, case_of(line)].append(line)
     finally:
         for lab in labs.values():
             lab.__exit__()
-    return [{"table": table, "variant": name, "case": case, "runs": runs,
+    return [{"table": table, "hosts": hosts, "variant": name, "case": case, "runs": runs,
              **{key: statistics.median(run[key] for run in runs)
                 for key in ("median_us", "call_median_us", "p99_us", "overlap_percent") if key in runs[0]}}
             for (name, case), runs in found.items()]
@@ -168,9 +177,10 @@ def check_choice(rows):
 def print_also(rows):
     table = None
     for row in rows:
-        if row["table"] != table:
-            table = row["table"]
-            print(f"\n{table}: of blocks, medians; of calls, medians and 99th percentiles; in us")
+        if (row["table"], row.get("hosts")) != table:
+            table = row["table"], row.get("hosts")
+            on = f" on {row['hosts']} hosts" if "hosts" in row else ""
+            print(f"\n{row['table']}{on}: of blocks, medians; of calls, medians and 99th percentiles; in us")
         if "peak_kib" in row:
             print(f"{row['variant']:>24} {row['case']:>18} {row['peak_kib']:>12} KiB at most")
             continue

@@ -132,7 +132,9 @@ class Lab:
         """Runs the program on the lab's hosts; its figures, one mapping a case."""
         mpi, is_plain, environment = method
         words = self.words(method, hosts, cases, programs, arguments)
-        running = start(words, {**waiting(hosts), **ALL_LENGTHS, **environment})
+        # The node needs a core too, where everything goes through it.
+        processes = hosts + (environment.get("TRIBUTARY_BETWEEN_HOSTS") == "tree")
+        running = start(words, {**waiting(processes), **ALL_LENGTHS, **environment})
         (stdout, stderr), = finish(f"{title} on {hosts} hosts", [running], arguments.timeout)
         if not is_plain and " 0 passed_through" not in stderr:
             sys.exit(f"{title} on {hosts} hosts left operations to the underlying MPI:\n{stderr}")
