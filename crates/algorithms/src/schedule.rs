@@ -200,14 +200,14 @@ fn rabenseifner(collective: Collective, ranks: u32, rank: u32) -> Option<Phases>
 
 fn ring(collective: Collective, ranks: u32) -> Option<Phases> {
     let reduce = Phase::Ring(Ring { kind: RingKind::ReduceScatter });
-    let gather = Phase::Ring(Ring { kind: RingKind::Allgather });
+    let gather = |complete| Phase::Ring(Ring { kind: RingKind::Allgather { complete } });
     let flat = |kind, root| Phase::Flat(Flat::whole(kind, root, ranks));
     match collective {
-        Collective::Allreduce => list([reduce, gather]),
+        Collective::Allreduce => list([reduce, gather(None)]),
         Collective::Reduce { root } => list([reduce, flat(FlatKind::Gather, root)]),
-        Collective::Broadcast { root } => list([flat(FlatKind::Scatter, root), gather]),
+        Collective::Broadcast { root } => list([flat(FlatKind::Scatter, root), gather(Some(root))]),
         Collective::ReduceScatter => list([reduce]),
-        Collective::Allgather => list([gather]),
+        Collective::Allgather => list([gather(None)]),
         Collective::Barrier | Collective::Scan | Collective::Exscan => None,
     }
 }

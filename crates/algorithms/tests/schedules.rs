@@ -343,6 +343,26 @@ fn long_vector_algorithms_send_each_element_twice_at_most() {
     }
 }
 
+/// As few as there can be: every rank but the root receives the vector once.
+#[test]
+fn a_ring_broadcasts_each_element_once_to_each_rank() {
+    for (ranks, root) in [(2, 1), (3, 0), (7, 4)] {
+        let shape = Shape { ranks, elements: 5_600, order: Order::Any };
+        for rank in 0..ranks {
+            let collective = Collective::Broadcast { root };
+            let schedule = Schedule::new(Algorithm::Ring, collective, shape, rank);
+            let received: u64 = schedule
+                .expect("a schedule")
+                .map(|step| match step.action {
+                    Action::Receive { span, .. } => span.elements,
+                    _ => 0,
+                })
+                .sum();
+            assert_eq!(received, if rank == root { 0 } else { 5_600 }, "rank {rank} of {ranks}");
+        }
+    }
+}
+
 #[test]
 fn impossible_requests_are_refused() {
     let shape = Shape { ranks: 4, elements: 10, order: Order::Rank };
