@@ -130,6 +130,8 @@ def remarks(row):
         said.append(f"{row['cores_a_process']:.2f} cores a process")
     if "peak_kib" in row:
         said.append(f"{row['peak_kib'] / 1024:.1f} MiB at most")
+    if "refused" in row:
+        said.append(f"{row['refused']:,.0f} packets refused")
     if "gb_per_second" in row:
         said.append(f"{row['gb_per_second']:.2f} GB/s")
     return ", ".join(said)

@@ -21,6 +21,7 @@ import sys
 
 from further import (ALSO, TABLES, check_choice, measure_also, measure_groups, measure_memory,
                      print_also, print_checks)
+from garbage import measure_flood
 from labs import METHODS, Lab, compile_program
 from throughput import measure_throughput
 
@@ -163,6 +164,8 @@ def main():
         others += measure_groups(programs, arguments)
     if "memory" in also:
         others += measure_memory(programs, arguments)
+    if "flood" in also:
+        others += measure_flood(programs, arguments)
     if "throughput" in also:
         others += measure_throughput(programs, arguments)
     checks = check_choice(others)

@@ -91,7 +91,7 @@ PATHS_TABLES = ("paths", "parts")
 HOSTS = {"kernel": (2, 4, 8)}
 
 # All further tables, in the order of measurement.
-TABLES = [*ALSO, "groups", "memory", "throughput"]
+TABLES = [*ALSO, "groups", "memory", "throughput", "flood"]
 
 
 def case_of(line):
@@ -189,8 +189,9 @@ def print_also(rows):
             continue
         p99 = f"{row['call_median_us']:>12.1f}{row['p99_us']:>12.1f}" if "p99_us" in row else ""
         cores = f"  {row['cores_a_process']:.2f} cores each" if "cores_a_process" in row else ""
+        refused = f"  {row['refused']:,.0f} packets refused" if "refused" in row else ""
         overlap = f"  overlap {row['overlap_percent']:.0f}%" if "overlap_percent" in row else ""
-        figures = f"{row['median_us']:>12.1f}{p99}{overlap}{cores}"
+        figures = f"{row['median_us']:>12.1f}{p99}{overlap}{cores}{refused}"
         print(f"{row['variant']:>24} {row['case']:>18} {figures}")
 
 
