@@ -4,8 +4,8 @@
 Brings up the labs that the methods need, runs every method in every round, and prints medians over
 the rounds, and the ratio of the best plain MPI to each Tributary run beside the target of that case.
 --also adds tables that compare Tributary with itself: every path at every length, copies of multicast
-results, losses, outstanding operations, groups at once, overlap with computation, and the memory and
-throughput of an aggregation node. With the table of paths it checks that the chosen path is at most a
+results, losses, outstanding operations, groups at once, overlap with computation, floods at a node's port, and
+the memory and throughput of an aggregation node. With the table of paths it checks that the chosen path is at most a
 tenth slower than the best single one.
 """
 
