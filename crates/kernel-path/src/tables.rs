@@ -385,17 +385,22 @@ impl Tables {
         subscriptions: impl Iterator<Item = Subscription>,
     ) {
         let Receivers { spared, has_subscriber } = receivers(subscriptions);
-        // SAFETY: the place lies in the mapping; while it is on, both sides touch these two as a whole only.
-        let (spared_now, has_subscriber_now) = unsafe {
+        // SAFETY: the place lies in the mapping; while it is on, both sides touch these as a whole only.
+        let (spared_now, has_subscriber_now, unreceived) = unsafe {
             let multicast = &raw mut (*self.memory.place(place)).multicast;
             (
                 AtomicU32::from_ptr(&raw mut (*multicast).spared),
                 AtomicU32::from_ptr(&raw mut (*multicast).has_subscriber),
+                AtomicU32::from_ptr(&raw mut (*multicast).unreceived),
             )
         };
         // Relaxed: whatever the program sees, members recover from.
         spared_now.store(spared, Ordering::Relaxed);
         has_subscriber_now.store(has_subscriber, Ordering::Relaxed);
+        if has_subscriber != 0 {
+            // Also if it withdraws before there is a result.
+            unreceived.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Takes every slot of a group from the program, which can then neither open nor complete one. Returns
