@@ -138,13 +138,7 @@ def train(rank, size, arguments):
 
 def gradients_ms(model, data):
     """Median time of forward and backward, with whatever the model reduces meanwhile."""
-    took = []
-    for _ in range(9):
-        dist.barrier()
-        began_at = time.perf_counter()
-        (model(data) - data).square().mean().backward()
-        took.append(time.perf_counter() - began_at)
-    return statistics.median(took) * 1e3
+    return median_ms(lambda: (model(data) - data).square().mean().backward())
 
 
 def reduction_ms(model, data, group):
@@ -159,12 +153,21 @@ def reduction_ms(model, data, group):
     model.register_comm_hook(None, hook)
     (model(data) - data).square().mean().backward()
     buckets = [torch.ones(length) for length in lengths]
+
+    def reduce():
+        for work in [dist.all_reduce(bucket, group=group, async_op=True) for bucket in buckets]:
+            work.wait()
+
+    return median_ms(reduce)
+
+
+def median_ms(work):
+    """Median time of work that all ranks begin together."""
     took = []
     for _ in range(9):
         dist.barrier()
         began_at = time.perf_counter()
-        for work in [dist.all_reduce(bucket, group=group, async_op=True) for bucket in buckets]:
-            work.wait()
+        work()
         took.append(time.perf_counter() - began_at)
     return statistics.median(took) * 1e3
 

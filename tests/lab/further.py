@@ -175,10 +175,10 @@ def check_choice(rows):
 
 
 def print_also(rows):
-    table = None
+    printed = None
     for row in rows:
-        if (row["table"], row.get("hosts")) != table:
-            table = row["table"], row.get("hosts")
+        if (row["table"], row.get("hosts")) != printed:
+            printed = row["table"], row.get("hosts")
             on = f" on {row['hosts']} hosts" if "hosts" in row else ""
             print(f"\n{row['table']}{on}: of blocks, medians; of calls, medians and 99th percentiles; in us")
         if "peak_kib" in row:

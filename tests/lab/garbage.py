@@ -52,7 +52,7 @@ while True:
 @contextlib.contextmanager
 def running(lab, member, *words):
     """A program on a host of a lab, until the block ends."""
-    process = subprocess.Popen([lab.program, "lab", "exec", "--name", lab.name, member, "--", sys.executable, "-c", *words])
+    process = subprocess.Popen(lab.on(member, sys.executable, "-c", *words))
     try:
         yield
         if process.poll() is not None:
@@ -63,8 +63,7 @@ def running(lab, member, *words):
 
 
 def status(lab):
-    words = [lab.program, "lab", "exec", "--name", lab.name, "h0", "--", lab.program.resolve(), "status", "--json"]
-    return json.loads(subprocess.run(words, check=True, capture_output=True).stdout)
+    return json.loads(lab.output("h0", lab.program.resolve(), "status", "--json"))
 
 
 def refused(lab):
@@ -79,8 +78,7 @@ def measure_flood(programs, arguments):
     for node, options in NODES.items():
         with Lab(JOB_HOSTS + 2, arguments, options) as lab:
             host, port = status(lab)["nodes"][0]["registration"]["address"]["tcp"].rsplit(":", 1)
-            idle = subprocess.run([lab.program, "lab", "exec", "--name", lab.name, IDLE, "--", "hostname", "-I"],
-                                  check=True, text=True, capture_output=True).stdout.split()[0]
+            idle = lab.output(IDLE, "hostname", "-I").split()[0]
             to_node, to_idle = (host, port), (idle, str(IDLE_PORT))
             floods = {"before": None, **{f"{kind} to {name}": (kind, *to) for kind in ("bytes", "requests")
                                          for name, to in (("the node", to_node), ("nobody", to_idle))}}

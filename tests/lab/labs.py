@@ -154,8 +154,14 @@ class Lab:
 
     def ask_node(self, command):
         """The output of a shell command about the aggregation node's process, whose folder is $it."""
-        words = [self.program, "lab", "exec", "--name", self.name, "leaf0-an", "--", "sh", "-c",
-                 "for it in /proc/[0-9]*; do "
-                 "[ \"$(readlink $it/ns/net)\" = \"$(readlink /proc/self/ns/net)\" ] && "
-                 f"grep -qz '^node$' $it/cmdline && {command}; done; true"]
-        return subprocess.run(words, check=True, text=True, capture_output=True).stdout
+        return self.output("leaf0-an", "sh", "-c", "for it in /proc/[0-9]*; do "
+                           "[ \"$(readlink $it/ns/net)\" = \"$(readlink /proc/self/ns/net)\" ] && "
+                           f"grep -qz '^node$' $it/cmdline && {command}; done; true")
+
+    def on(self, member, *words):
+        """The command that runs a command on a member."""
+        return [self.program, "lab", "exec", "--name", self.name, member, "--", *words]
+
+    def output(self, member, *words):
+        """What a command on a member prints."""
+        return subprocess.run(self.on(member, *words), check=True, text=True, capture_output=True).stdout

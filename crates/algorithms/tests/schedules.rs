@@ -324,20 +324,29 @@ fn a_hundred_thousand_ranks_take_no_tables() {
     }
 }
 
+/// How many elements a rank's schedule moves, as `of_action` counts them.
+fn elements(
+    algorithm: Algorithm,
+    collective: Collective,
+    shape: Shape,
+    rank: u32,
+    of_action: impl Fn(Action) -> u64,
+) -> u64 {
+    let schedule = Schedule::new(algorithm, collective, shape, rank).expect("a schedule");
+    schedule.map(|step| of_action(step.action)).sum()
+}
+
 /// Rabenseifner and the ring send 2 (p - 1) / p vectors per rank.
 #[test]
 fn long_vector_algorithms_send_each_element_twice_at_most() {
     for (algorithm, ranks) in [(Algorithm::Rabenseifner, 8), (Algorithm::Ring, 7)] {
         let shape = Shape { ranks, elements: 5_600, order: Order::Any };
         for rank in 0..ranks {
-            let schedule = Schedule::new(algorithm, Collective::Allreduce, shape, rank);
-            let sent: u64 = schedule
-                .expect("a schedule")
-                .map(|step| match step.action {
+            let sent =
+                elements(algorithm, Collective::Allreduce, shape, rank, |action| match action {
                     Action::Send { span, .. } => span.elements,
                     _ => 0,
-                })
-                .sum();
+                });
             assert_eq!(sent, 2 * 5_600 * u64::from(ranks - 1) / u64::from(ranks));
         }
     }
@@ -350,14 +359,11 @@ fn a_ring_broadcasts_each_element_once_to_each_rank() {
         let shape = Shape { ranks, elements: 5_600, order: Order::Any };
         for rank in 0..ranks {
             let collective = Collective::Broadcast { root };
-            let schedule = Schedule::new(Algorithm::Ring, collective, shape, rank);
-            let received: u64 = schedule
-                .expect("a schedule")
-                .map(|step| match step.action {
+            let received =
+                elements(Algorithm::Ring, collective, shape, rank, |action| match action {
                     Action::Receive { span, .. } => span.elements,
                     _ => 0,
-                })
-                .sum();
+                });
             assert_eq!(received, if rank == root { 0 } else { 5_600 }, "rank {rank} of {ranks}");
         }
     }

@@ -30,13 +30,11 @@ INLINE void write_hardware(struct envelope *envelope, const u8 *hardware_of_requ
 	__builtin_memcpy(envelope->hardware_source, hardware_of_request, 6);
 }
 
-/* Results to a multicast address leave through the interface of the last contribution (RFC 1112, section 6.4). */
-INLINE void write_multicast_hardware(struct envelope *envelope, u32 address,
-				     const u8 *hardware_of_request)
+/* The hardware address of everybody at a multicast address (RFC 1112, section 6.4). */
+INLINE void write_multicast_target(struct envelope *envelope, u32 address)
 {
 	const u8 *bytes = (const u8 *)&address;
 
-	__builtin_memcpy(envelope->hardware_source, hardware_of_request, 6);
 	envelope->hardware_target[0] = 0x01;
 	envelope->hardware_target[1] = 0x00;
 	envelope->hardware_target[2] = 0x5e;
@@ -222,7 +220,8 @@ INLINE int multicast_result(struct packet *packet, struct workspace *work, struc
 
 	results.spared = read_shared_number(&place->multicast.spared);
 	repeat(place->children, send_result, &results);
-	write_multicast_hardware(envelope, edge->peer_address, work->in.envelope.hardware_target);
+	write_hardware(envelope, work->in.envelope.hardware_target);
+	write_multicast_target(envelope, edge->peer_address);
 	envelope->hops = MULTICAST_HOPS;
 	work->out.frame.attempt = 0;
 	if (!write_result(packet, work, edge, slot, EVERYONE))

@@ -8,9 +8,7 @@
 
 use std::net::SocketAddrV4;
 
-use tributary_protocol::node::{
-    ChildEdge, FrameError, MulticastTerms, Node, PortId, Wait, WaitsFor,
-};
+use tributary_protocol::node::{ChildEdge, FrameError, Node, PortId, Wait, WaitsFor};
 use tributary_protocol::payloads::Payloads;
 #[cfg(feature = "planted-bugs")]
 use tributary_protocol::planted;
@@ -115,14 +113,8 @@ impl Handover {
             Some(ChildTerms { capability, peer, own, next, subscription })
         });
         let Some(children) = children.collect::<Option<Vec<_>>>() else { return Ok(false) };
-        let multicast = address.zip(terms.multicast).map(
-            |(address, MulticastTerms { capability, longest_bytes, unreceived })| Multicast {
-                address,
-                capability,
-                longest_bytes,
-                unreceived,
-            },
-        );
+        let multicast =
+            address.zip(terms.multicast).map(|(address, terms)| Multicast { address, terms });
         let terms = GroupTerms {
             group,
             epoch: terms.epoch,

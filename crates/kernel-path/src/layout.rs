@@ -22,7 +22,7 @@ pub const SLOTS_PER_PLACE: usize = 32;
 
 pub(crate) const SLOTS: usize = PLACES * SLOTS_PER_PLACE;
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct Edge {
     pub(crate) capability: [u8; 16],
@@ -33,6 +33,8 @@ pub(crate) struct Edge {
     pub(crate) next: u32,
 }
 
+/// All zero: none.
+#[derive(Default)]
 #[repr(C)]
 pub(crate) struct Multicast {
     pub(crate) edge: Edge,

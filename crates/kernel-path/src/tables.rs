@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use tributary_protocol::Time;
+use tributary_protocol::node::MulticastTerms;
 use tributary_wire::frame::{Part, RetransmitState, Shape, Subscription, Target, Version};
 use tributary_wire::{
     Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator, SegmentIndex,
@@ -64,12 +65,8 @@ pub struct ChildTerms {
 pub struct Multicast {
     /// The address.
     pub address: SocketAddrV4,
-    /// What results show there.
-    pub capability: Capability,
-    /// Longest result that goes there.
-    pub longest_bytes: u32,
-    /// Results sent since there was a subscriber.
-    pub unreceived: u8,
+    /// What the machine says of it.
+    pub terms: MulticastTerms,
 }
 
 /// A group that the program is to serve.
@@ -454,7 +451,7 @@ impl Tables {
         for (edge, child) in place.edges.iter_mut().zip(&terms.children) {
             *edge = edge_of(child.capability, child.peer, child.own, child.next);
         }
-        place.multicast = multicast_of(terms).unwrap_or(NO_MULTICAST);
+        place.multicast = multicast_of(terms).unwrap_or_default();
     }
 
     fn write_slots(&self, index: usize, slots: usize, terms: &GroupTerms) {
@@ -554,24 +551,10 @@ fn edge_of(capability: Capability, peer: SocketAddrV4, own: SocketAddrV4, next: 
     }
 }
 
-const NO_MULTICAST: layout::Multicast = layout::Multicast {
-    edge: Edge {
-        capability: [0; 16],
-        peer_address: [0; 4],
-        own_address: [0; 4],
-        peer_port: [0; 2],
-        own_port: [0; 2],
-        next: 0,
-    },
-    longest_bytes: 0,
-    spared: 0,
-    has_subscriber: 0,
-    unreceived: 0,
-};
-
 /// A group's multicast as the program has it; none if results can't come from one address.
 fn multicast_of(terms: &GroupTerms) -> Option<layout::Multicast> {
-    let multicast = terms.multicast.as_ref()?;
+    let Multicast { address, terms: MulticastTerms { capability, longest_bytes, unreceived } } =
+        terms.multicast?;
     let own = terms.children.first()?.own;
     if terms.children.iter().any(|child| child.own != own) {
         return None;
@@ -579,11 +562,11 @@ fn multicast_of(terms: &GroupTerms) -> Option<layout::Multicast> {
     let Receivers { spared, has_subscriber } =
         receivers(terms.children.iter().map(|child| child.subscription));
     Some(layout::Multicast {
-        edge: edge_of(multicast.capability, multicast.address, own, Sequence(0)),
-        longest_bytes: multicast.longest_bytes,
+        edge: edge_of(capability, address, own, Sequence(0)),
+        longest_bytes,
         spared,
         has_subscriber,
-        unreceived: multicast.unreceived.into(),
+        unreceived: unreceived.into(),
     })
 }
 

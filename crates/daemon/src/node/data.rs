@@ -26,6 +26,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use tributary_protocol::Time;
 use tributary_protocol::node::{Node, NodeConfig};
 use tributary_transport::{DatagramSocket, ShmListener, TcpAcceptor};
+use tributary_wire::GroupId;
 
 use super::arenas::Arenas;
 use super::commands::{Answers, Command};
@@ -267,4 +268,9 @@ impl DataLoop {
 fn time_since(clock: Instant, now: Instant) -> Time {
     let passed = now.saturating_duration_since(clock);
     Time(u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Where a group's results go by multicast, if they do.
+fn multicast_address(addresses: &[Option<SocketAddr>], group: GroupId) -> Option<SocketAddr> {
+    addresses.get(group.0 as usize).copied().flatten()
 }

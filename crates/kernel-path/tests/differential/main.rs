@@ -25,6 +25,7 @@ use tributary_kernel_path::user_space::packets::{Checksum, packet, parsed};
 use tributary_kernel_path::user_space::{UserSpace, Verdict};
 use tributary_kernel_path::{ChildTerms, GroupTerms, Multicast};
 use tributary_protocol::Time;
+use tributary_protocol::node::MulticastTerms;
 use tributary_wire::Sequence;
 use tributary_wire::frame::{EVERYONE, Subscription, Versions};
 
@@ -135,12 +136,9 @@ fn multicast_up_to(seed: u64) -> Option<u32> {
 }
 
 fn to_multicast(longest_bytes: u32) -> Multicast {
-    Multicast {
-        address: MULTICAST,
-        capability: multicast_capability(),
-        longest_bytes,
-        unreceived: 0,
-    }
+    let capability = multicast_capability();
+    let terms = MulticastTerms { capability, longest_bytes, unreceived: 0 };
+    Multicast { address: MULTICAST, terms }
 }
 
 /// The interface that a child is behind. One for each, but where results go by multicast.

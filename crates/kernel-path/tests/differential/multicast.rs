@@ -1,12 +1,14 @@
 //! Goal: results go by multicast where they arrive, and as copies where they may not.
 
+use std::net::SocketAddrV4;
+
 use tributary_kernel_path::user_space::packets::{Checksum, Parsed, packet, parsed};
 use tributary_kernel_path::user_space::{SentPacket, UserSpace, Verdict};
 use tributary_kernel_path::{GroupTerms, PlaceId, Tables};
 use tributary_protocol::Time;
 use tributary_protocol_testing::frames::{encode, part, sequence};
 use tributary_wire::OperationNumber;
-use tributary_wire::frame::{EVERYONE, Header, Message, Part, Shape, Subscription};
+use tributary_wire::frame::{EVERYONE, Header, Message, Shape, Subscription};
 
 use crate::root::{MULTICAST, edge};
 use crate::{group, host, members, node, to_multicast};
@@ -30,24 +32,29 @@ fn served() -> (UserSpace, Tables, PlaceId) {
     (program, tables, place)
 }
 
-fn barrier_part(number: u32) -> Part {
+/// A child contributes to a barrier, through an interface, at one of the node's addresses.
+fn contribute(
+    program: &UserSpace,
+    number: u32,
+    child: usize,
+    interface: u32,
+    own: SocketAddrV4,
+) -> Vec<SentPacket> {
     let mut part = part(OperationNumber(number), sequence(number), Shape::BARRIER);
     part.has_data = false;
-    part
+    let frame = encode(&Header { edge: edge(child), message: Message::Request(part) }, &[]);
+    let peer = host(child, 4000 + child as u16);
+    let bytes = packet(peer, own, members::hardware(child), Checksum::Full, &frame);
+    let (verdict, sent) = program.run(interface, &bytes, false);
+    assert_ne!(verdict, Verdict::Pass);
+    sent
 }
 
 /// All children contribute to a barrier, each through an interface. Returns what is sent at last.
 fn barrier(program: &UserSpace, number: u32, interfaces: [u32; CHILDREN]) -> Vec<SentPacket> {
-    let message = Message::Request(barrier_part(number));
     let mut last = Vec::new();
     for (child, interface) in interfaces.into_iter().enumerate() {
-        let header = Header { edge: edge(child), message };
-        let from = host(child, 4000 + child as u16);
-        let hardware = members::hardware(child);
-        let bytes = packet(from, node(), hardware, Checksum::Full, &encode(&header, &[]));
-        let (verdict, sent) = program.run(interface, &bytes, false);
-        assert_ne!(verdict, Verdict::Pass);
-        last = sent;
+        last = contribute(program, number, child, interface, node());
     }
     last
 }
@@ -108,15 +115,9 @@ fn a_node_of_several_addresses_sends_copies_alone() {
     terms.children[1].own.set_port(1);
     let place = tables.admit(Time(0), &terms).expect("there is a place");
     tables.subscribe(place, [Subscription::Here; CHILDREN].into_iter());
-    let message = Message::Request(barrier_part(0));
     let mut last = Vec::new();
-    for child in 0..CHILDREN {
-        let header = Header { edge: edge(child), message };
-        let from = host(child, 4000 + child as u16);
-        let hardware = members::hardware(child);
-        let frame = encode(&header, &[]);
-        let to = terms.children[child].own;
-        last = program.run(1, &packet(from, to, hardware, Checksum::Full, &frame), false).1;
+    for (child, terms) in terms.children.iter().enumerate() {
+        last = contribute(&program, 0, child, 1, terms.own);
     }
     assert_eq!(receivers(&last), [(0, 1), (1, 1), (2, 1), (3, 1)]);
 }

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::num::NonZeroU16;
 
 use tributary_protocol::node::{
-    ChildConfig, Event, GroupConfig, Node, NodeConfig, PortId, StreamLimits,
+    ChildConfig, Event, GroupConfig, Node, NodeConfig, PortId, StreamLimits, Transmit,
 };
 use tributary_protocol::{Carrier, Time};
 use tributary_protocol_testing::NodeMemory;
@@ -74,13 +74,17 @@ pub(crate) fn root(children: usize, window: u16, payload_max_bytes: u32) -> (Nod
 pub(crate) fn multicast_by(node: &mut Node, memory: &NodeMemory) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     while let Some((_, transmit)) = node.poll_multicast() {
-        let mut body = Vec::new();
-        if let Some(place) = transmit.body {
-            memory.append(place, transmit.header.payload_bytes(), &mut body);
-        }
-        frames.push(encode(&transmit.header, &body));
+        frames.push(frame_of(&transmit, memory));
     }
     frames
+}
+
+fn frame_of(transmit: &Transmit, memory: &NodeMemory) -> Vec<u8> {
+    let mut body = Vec::new();
+    if let Some(place) = transmit.body {
+        memory.append(place, transmit.header.payload_bytes(), &mut body);
+    }
+    encode(&transmit.header, &body)
 }
 
 /// Everything else that a node has to send: to whom, by what, and the frame.
@@ -88,11 +92,7 @@ pub(crate) fn sent_by(node: &mut Node, memory: &NodeMemory) -> Vec<(PortId, Carr
     let mut sent = Vec::new();
     while let Some(port) = node.poll_ready() {
         while let Some(transmit) = node.peek_transmit(port) {
-            let mut body = Vec::new();
-            if let Some(place) = transmit.body {
-                memory.append(place, transmit.header.payload_bytes(), &mut body);
-            }
-            sent.push((port, transmit.carrier, encode(&transmit.header, &body)));
+            sent.push((port, transmit.carrier, frame_of(&transmit, memory)));
             node.pop_transmit(port);
         }
     }

@@ -16,7 +16,7 @@ use tributary_wire::GroupId;
 use tributary_wire::control::MulticastGrant;
 
 use super::kernel::hand;
-use super::{DATAGRAMS, DataLoop, time_since};
+use super::{DATAGRAMS, DataLoop, multicast_address, time_since};
 use crate::node::links::AnyLink;
 use crate::node::refusals::{Dropped, Reason};
 
@@ -149,7 +149,7 @@ impl DataLoop {
     /// Multicasts results to their groups' addresses.
     pub(super) fn multicast_results(&mut self) {
         while let Some((group, transmit)) = self.machine.poll_multicast() {
-            let address = self.multicast.get(group.0 as usize).copied().flatten();
+            let address = multicast_address(&self.multicast, group);
             let (Some(address), Some(socket)) = (address, &mut self.datagrams) else { continue };
             let payload = match transmit.body {
                 Some(place) => self.arenas.payload(place, transmit.header.payload_bytes()),

@@ -8,7 +8,7 @@ use tributary_kernel_path::{Arrival, DatagramPath};
 use tributary_protocol::node::{FrameError, Node, PortId, Wait};
 use tributary_wire::GroupId;
 
-use super::DataLoop;
+use super::{DataLoop, multicast_address};
 use crate::node::arenas::Arenas;
 use crate::node::kernel::KernelPath;
 use crate::node::links::{AnyLink, Links};
@@ -42,7 +42,7 @@ impl DataLoop {
         }
         let Ok(SocketAddr::V4(own)) = socket.address() else { return };
         let path = |port| datagram_path(links, port, own.port());
-        let address = match multicast.get(group.0 as usize).copied().flatten() {
+        let address = match multicast_address(multicast, group) {
             Some(SocketAddr::V4(address)) => Some(address),
             _ => None,
         };
