@@ -10,6 +10,7 @@ mod running;
 mod tests;
 mod traffic;
 
+use std::borrow::Cow;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -233,9 +234,14 @@ impl TreeMember {
         }
     }
 
-    /// What carries this member's data now: `shm`, `tcp` or `udp`.
-    pub fn carrier(&self) -> &'static str {
-        self.carrier
+    /// What carries this member's data now: `shm`, `tcp`, `udp` or `xdp`, and why it is not what was asked for.
+    pub fn carrier(&self) -> Cow<'static, str> {
+        let reason =
+            self.datagrams.as_ref().and_then(|datagrams| datagrams.without_bypass.as_ref());
+        match reason {
+            Some(reason) => Cow::Owned(format!("{} ({reason})", self.carrier)),
+            None => Cow::Borrowed(self.carrier),
+        }
     }
 
     /// Lets `counters` know how many results come by multicast.
@@ -260,10 +266,15 @@ impl TreeMember {
 
     fn on_reachability(&mut self, reachability: Reachability) {
         let is_open = reachability == Reachability::Reachable;
-        self.carrier = if is_open { "udp" } else { "tcp" };
         match &mut self.datagrams {
-            Some(datagrams) if is_open => datagrams.is_open = true,
-            _ => self.datagrams = None,
+            Some(datagrams) if is_open => {
+                datagrams.is_open = true;
+                self.carrier = datagrams.carrier();
+            }
+            _ => {
+                self.datagrams = None;
+                self.carrier = "tcp";
+            }
         }
     }
 
@@ -339,8 +350,9 @@ impl InterHost for TreeMember {
         // A wait that fails is a link that fails, and the next poll says so.
         match &mut self.datagrams {
             Some(datagrams) => {
-                let receiver = datagrams.multicast_receiver.as_ref();
-                let woken = wait_with_datagrams(&mut self.link, &datagrams.socket, receiver, time);
+                let Datagrams { socket, multicast_receiver, .. } = datagrams;
+                let receiver = multicast_receiver.as_mut();
+                let woken = wait_with_datagrams(&mut self.link, socket, receiver, time);
                 let woken = woken.unwrap_or(WakeSources { link: true, datagrams: true });
                 if woken.link {
                     self.link_due_in = 0;

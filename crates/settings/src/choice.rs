@@ -32,10 +32,20 @@ pub enum ChannelChoice {
     Tcp,
     /// Datagrams for all segments that fit one.
     Udp,
+    /// As `Auto`, with datagrams past the host's network stack: AF_XDP behind the driver.
+    Xdp,
+    /// The same in the driver.
+    XdpNative,
 }
 
 impl Choice for ChannelChoice {
-    const NAMED: &[(&str, Self)] = &[("auto", Self::Auto), ("tcp", Self::Tcp), ("udp", Self::Udp)];
+    const NAMED: &[(&str, Self)] = &[
+        ("auto", Self::Auto),
+        ("tcp", Self::Tcp),
+        ("udp", Self::Udp),
+        ("xdp", Self::Xdp),
+        ("xdp-native", Self::XdpNative),
+    ];
 }
 
 /// How leaders of different hosts meet.

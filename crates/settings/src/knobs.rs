@@ -249,9 +249,11 @@ pub const CHANNEL: Knob = Knob {
     name: "TRIBUTARY_CHANNEL",
     default: "auto",
     unit: "",
-    allowed: "auto, tcp, udp",
+    allowed: "auto, tcp, udp, xdp, xdp-native",
     help: "what carries data where a leader's link is TCP; auto: UDP for segments that cross the \
-           network in one piece, udp: for all that fit a datagram; TCP where UDP does not arrive",
+           network in one piece, udp: for all that fit a datagram, xdp: as auto, past the host's network stack \
+           (AF_XDP, one leader a host, needs privileges), xdp-native: the same in the network driver, which may \
+           restart the interface; TCP where UDP does not arrive",
 };
 /// An external receiver of the world's results.
 pub const EXTERNAL_RECEIVER: Knob = Knob {

@@ -4,13 +4,17 @@
 //! one. The users of this module handle that. It owns the socket and two ways to make many
 //! datagrams cheap: several per system call (`sendmmsg`, `recvmmsg`), and, where the kernel
 //! supports it, several of one length to one receiver as a *train* that crosses the kernel once
-//! (UDP segmentation and receive offload).
+//! (UDP segmentation and receive offload). It can be given a port of AF_XDP: then frames of one packet go
+//! past the network stack.
 
+mod bypass;
 mod inbox;
 mod queue;
 mod socket;
 #[allow(unsafe_code, reason = "system calls that rustix does not wrap")]
 mod sys;
+
+pub use tributary_af_xdp::{Mode, OpenError, Port};
 
 pub use socket::{Datagram, DatagramSocket, DatagramStats, MULTICAST_HOPS};
 

@@ -81,26 +81,62 @@ pub struct WakeSources {
 /// If the system can't watch their descriptors.
 pub fn wait_with_datagrams<L: Link>(
     link: &mut L,
-    socket: &DatagramSocket,
-    multicast: Option<&DatagramSocket>,
+    socket: &mut DatagramSocket,
+    multicast: Option<&mut DatagramSocket>,
     timeout: Duration,
 ) -> Result<WakeSources, OsError> {
-    let watched =
-        |writes: bool| if writes { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-    let mut fds = [
-        PollFd::from_borrowed_fd(link.as_fd(), watched(link.wants_write())),
-        PollFd::from_borrowed_fd(socket.as_fd(), watched(socket.wants_write())),
-        PollFd::from_borrowed_fd(multicast.unwrap_or(socket).as_fd(), PollFlags::IN),
-    ];
-    let count = if multicast.is_some() { 3 } else { 2 };
-    match poll(&mut fds[..count], Some(&timespec(timeout))) {
-        Ok(_) => Ok(WakeSources {
-            link: !fds[0].revents().is_empty(),
-            datagrams: fds[1..count].iter().any(|fd| !fd.revents().is_empty()),
-        }),
-        Err(Errno::INTR) => Ok(WakeSources { link: false, datagrams: false }),
+    let mut sockets = [Some(socket), multicast];
+    let mut woken = WakeSources { link: false, datagrams: false };
+    for socket in sockets.iter_mut().flatten() {
+        woken.datagrams |= socket.arm() == Armed::Ready;
+    }
+    let mut is_readable = [false; 2];
+    let slept = if woken.datagrams {
+        Ok(())
+    } else {
+        sleep_with_datagrams(link, &sockets, timeout, &mut woken, &mut is_readable)
+    };
+    for (socket, is_readable) in sockets.iter_mut().flatten().zip(is_readable) {
+        socket.disarm(is_readable);
+    }
+    match slept {
+        Ok(()) | Err(Errno::INTR) => Ok(woken),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Sleeps for [`wait_with_datagrams`], and notes what woke it.
+fn sleep_with_datagrams<L: Link>(
+    link: &L,
+    sockets: &[Option<&mut DatagramSocket>; 2],
+    timeout: Duration,
+    woken: &mut WakeSources,
+    is_readable: &mut [bool; 2],
+) -> Result<(), Errno> {
+    let watched =
+        |writes: bool| if writes { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+    // A link, and of each socket the socket itself and what goes past the network stack.
+    let mut fds: [PollFd<'_>; 5] =
+        std::array::from_fn(|_| PollFd::from_borrowed_fd(link.as_fd(), PollFlags::empty()));
+    fds[0] = PollFd::from_borrowed_fd(link.as_fd(), watched(link.wants_write()));
+    let mut count = 1;
+    for socket in sockets.iter().flatten() {
+        fds[count] = PollFd::from_borrowed_fd(socket.as_fd(), watched(socket.wants_write()));
+        count += 1;
+    }
+    let all_sockets = count;
+    for bypass in sockets.iter().flatten().filter_map(|socket| socket.bypass_fd()) {
+        fds[count] = PollFd::from_borrowed_fd(bypass, PollFlags::IN);
+        count += 1;
+    }
+    poll(&mut fds[..count], Some(&timespec(timeout)))?;
+    let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+    woken.link = is_ready(&fds[0]);
+    woken.datagrams = fds[1..count].iter().any(is_ready);
+    for (is_readable, fd) in is_readable.iter_mut().zip(&fds[1..all_sockets]) {
+        *is_readable = is_ready(fd);
+    }
+    Ok(())
 }
 
 fn find_ready<L: Link>(links: &mut [L]) -> Option<usize> {

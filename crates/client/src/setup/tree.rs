@@ -39,8 +39,8 @@ pub(super) fn join(
     let member = enter(context, bootstrap, placement, &grant, stream)?;
     let path = context.settings.external_receiver.as_deref().filter(|_| bootstrap.rank() == 0);
     agree(bootstrap, path.map_or(Ok(()), |path| write_grant(&grant, path)))?;
-    let carrier = member.as_ref().map_or("", TreeMember::carrier);
-    let carriers = allgather_texts(bootstrap, carrier)?;
+    let carrier = member.as_ref().map(TreeMember::carrier).unwrap_or_default();
+    let carriers = allgather_texts(bootstrap, &carrier)?;
     let leaders = placement.leaders.iter().map(|rank| carriers[*rank as usize].as_str());
     let carriers = summary(&leaders.collect::<Vec<_>>(), &placement.hosts);
     let member = failover::Member { member, grant: &grant, stream, label };
@@ -50,10 +50,9 @@ pub(super) fn join(
 
 /// What carries the hosts' data, in a few words.
 fn summary(carriers: &[&str], hosts: &[String]) -> String {
-    let most = ["shm", "tcp", "udp"]
-        .into_iter()
-        .max_by_key(|name| carriers.iter().filter(|carrier| *carrier == name).count())
-        .unwrap_or_default();
+    let count = |name: &&str| carriers.iter().filter(|carrier| *carrier == name).count();
+    // Of two that are equally many, the one that the first host has.
+    let most = carriers.iter().copied().rev().max_by_key(count).unwrap_or_default();
     let mut others = carriers.iter().zip(hosts).filter(|(carrier, _)| **carrier != most);
     match (others.next(), others.count()) {
         (None, _) => most.to_owned(),

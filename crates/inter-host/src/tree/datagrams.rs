@@ -1,7 +1,9 @@
 //! The sockets that a member exchanges datagrams over, and which of them is polled when.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
+use tributary_settings::ChannelChoice;
+use tributary_transport::udp::{Mode, OpenError, Port};
 use tributary_transport::{AuthenticationKey, DatagramSocket, TcpLink};
 
 /// What a member needs for datagrams.
@@ -17,6 +19,8 @@ pub(super) struct Datagrams {
     /// Whether the next full round polls the socket that results do not usually come to: every second
     /// does, and one whenever the kernel says that there is something.
     pub(super) is_other_next: bool,
+    /// Why frames do not go past the network stack although that was asked for.
+    pub(super) without_bypass: Option<String>,
 }
 
 impl Datagrams {
@@ -31,7 +35,45 @@ impl Datagrams {
             key,
             multicast_receiver: None,
             is_other_next: true,
+            without_bypass: None,
         })
+    }
+
+    /// Takes frames past the network stack, if that is asked for and possible. To be called when all sockets are
+    /// there.
+    pub(super) fn bypass_stack(&mut self, channel: ChannelChoice) {
+        let mode = match channel {
+            ChannelChoice::Xdp => Mode::Generic,
+            ChannelChoice::XdpNative => Mode::Native,
+            ChannelChoice::Auto | ChannelChoice::Tcp | ChannelChoice::Udp => return,
+        };
+        self.without_bypass = self.try_to_bypass_stack(mode).err();
+    }
+
+    fn try_to_bypass_stack(&mut self, mode: Mode) -> Result<(), String> {
+        let ours = self.socket.address().map_err(|error| error.to_string())?;
+        let IpAddr::V4(interface) = ours.ip() else {
+            return Err("AF_XDP is for IPv4 only".to_owned());
+        };
+        let open = |socket: &DatagramSocket| {
+            let SocketAddr::V4(target) = socket.address().map_err(|error| error.to_string())?
+            else {
+                return Err("AF_XDP is for IPv4 only".to_owned());
+            };
+            Port::open(interface, target, mode).map_err(|error: OpenError| error.to_string())
+        };
+        let port = open(&self.socket)?;
+        if let Some(receiver) = &mut self.multicast_receiver {
+            let port = open(receiver)?;
+            receiver.bypass_stack(port);
+        }
+        self.socket.bypass_stack(port);
+        Ok(())
+    }
+
+    /// What carries frames.
+    pub(super) fn carrier(&self) -> &'static str {
+        if self.socket.bypasses_stack() { "xdp" } else { "udp" }
     }
 
     /// Whether this round polls the socket that results do not usually come to.

@@ -97,6 +97,9 @@ impl TreeMember {
                 endpoint.subscribe_multicast(multicast.capability);
             }
         }
+        if let Some(datagrams) = &mut datagrams {
+            datagrams.bypass_stack(approach.channel);
+        }
         let mut member = Self {
             endpoint,
             link,
@@ -155,7 +158,10 @@ impl TreeMember {
 fn segment_max_bytes(payload_max_bytes: u32, channel: ChannelChoice) -> u32 {
     match channel {
         ChannelChoice::Udp => payload_max_bytes.min(DATAGRAM_PAYLOAD_BYTES_MAX),
-        ChannelChoice::Auto | ChannelChoice::Tcp => payload_max_bytes.min(WHOLE_PAYLOAD_BYTES),
+        ChannelChoice::Auto
+        | ChannelChoice::Tcp
+        | ChannelChoice::Xdp
+        | ChannelChoice::XdpNative => payload_max_bytes.min(WHOLE_PAYLOAD_BYTES),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use tributary_protocol::Carrier;
 use tributary_transport::Sent;
+use tributary_wire::frame::{Header, Message};
 
 use super::datagrams::Datagrams;
 use super::round::Round;
@@ -113,10 +114,14 @@ impl TreeMember {
             }
             let now = time_since(self.clock);
             // A frame that doesn't belong here is dropped: anybody may have sent it.
-            if let Ok(body) = self.endpoint.handle_frame(now, carrier, &frame.header)
-                && let (Some(body), Some(running)) = (body, &self.running)
-            {
-                running.fill(body.bytes, frame.payload);
+            if let Ok(body) = self.endpoint.handle_frame(now, carrier, &frame.header) {
+                if let (Some(body), Some(running)) = (body, &self.running) {
+                    running.fill(body.bytes, frame.payload);
+                }
+                // It had the member's capability.
+                if carrier == Carrier::Datagram {
+                    socket.confirm_source();
+                }
             }
             if !was_idle && self.endpoint.is_idle() && !socket.holds_more() {
                 break;
@@ -169,6 +174,9 @@ impl TreeMember {
             let header = transmit.header.encode();
             let sent = match (transmit.carrier, &mut self.datagrams) {
                 (Carrier::Datagram | Carrier::Multicast, Some(datagrams)) => {
+                    if is_repeat(&transmit.header) {
+                        datagrams.socket.avoid_bypass();
+                    }
                     datagrams.socket.send(None, &header, payload, datagrams.key.as_ref())
                 }
                 (Carrier::Datagram | Carrier::Multicast, None) => Ok(Sent::Taken),
@@ -202,6 +210,11 @@ impl TreeMember {
             Err(_) => Err(LinkGone),
         }
     }
+}
+
+/// A request that was sent before. What went past the network stack may have been lost because the way has changed.
+fn is_repeat(header: &Header) -> bool {
+    matches!(&header.message, Message::Request(part) if part.retransmit.attempt > 0)
 }
 
 /// The link failed or the node broke the protocol; either way it is closed.

@@ -14,11 +14,14 @@ use tributary_wire::frame::{
 };
 
 use super::DATAGRAM_PAYLOAD_BYTES_MAX;
+use super::bypass::Bypass;
 use super::inbox::{Inbox, RECEIVE_BATCH};
 use super::queue::{Entry, Queue, train};
 use super::sys::{self, BATCH, FEW, Outgoing};
 use crate::link::check_announced;
-use crate::{AuthenticationCode, AuthenticationKey, Frame, ListenError, OsError, SendError, Sent};
+use crate::{
+    Armed, AuthenticationCode, AuthenticationKey, Frame, ListenError, OsError, SendError, Sent,
+};
 
 /// Buffer size requested for each direction; the kernel may give less. A window of segments from
 /// each of many children may arrive before this process gets a core.
@@ -62,6 +65,9 @@ pub struct DatagramSocket {
     queue: Queue,
     inbox: Inbox,
     sends_trains: bool,
+    /// The peer that it is connected to.
+    peer: Option<SocketAddr>,
+    bypass: Option<Box<Bypass>>,
     stats: DatagramStats,
 }
 
@@ -119,6 +125,8 @@ impl DatagramSocket {
             inbox: Inbox::new(),
             // Kernels that can receive trains can send them too.
             sends_trains: takes_trains,
+            peer: None,
+            bypass: None,
             stats: DatagramStats::default(),
         })
     }
@@ -134,7 +142,55 @@ impl DatagramSocket {
         // Drops datagrams that arrived before, which may come from others.
         while let Ok(Some(_)) = self.receive() {}
         self.inbox.only_source = Some(peer);
+        self.peer = Some(peer);
         Ok(())
+    }
+
+    /// From now on takes frames past the network stack, at the port that this socket is bound to, and sends them so
+    /// once a source was confirmed ([`DatagramSocket::confirm_source`]).
+    pub fn bypass_stack(&mut self, port: tributary_af_xdp::Port) {
+        self.bypass = Some(Box::new(Bypass::new(port)));
+    }
+
+    /// Whether it takes frames past the network stack.
+    #[must_use]
+    pub fn bypasses_stack(&self) -> bool {
+        self.bypass.is_some()
+    }
+
+    /// The frame received last came from who it says: others may go back the way that it came.
+    pub fn confirm_source(&mut self) {
+        if let Some(bypass) = &mut self.bypass {
+            bypass.confirm();
+        }
+    }
+
+    /// What is queued now goes through the network stack: something that went past it was lost.
+    pub fn avoid_bypass(&mut self) {
+        if let Some(bypass) = &mut self.bypass {
+            bypass.avoid();
+        }
+    }
+
+    /// Gets ready for a sleep until this socket or what goes past the network stack is readable.
+    pub(crate) fn arm(&mut self) -> Armed {
+        let may_sleep = self.bypass.as_mut().is_none_or(|bypass| bypass.arm());
+        if may_sleep { Armed::Asleep } else { Armed::Ready }
+    }
+
+    /// Ends what [`DatagramSocket::arm`] began. `is_readable`: whether the socket itself is.
+    pub(crate) fn disarm(&mut self, is_readable: bool) {
+        if let Some(bypass) = &mut self.bypass {
+            bypass.disarm();
+            if is_readable {
+                bypass.expect_socket();
+            }
+        }
+    }
+
+    /// Readable if something came past the network stack.
+    pub(crate) fn bypass_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.bypass.as_ref().map(|bypass| bypass.as_fd())
     }
 
     /// The address it receives at, with the port that the system chose.
@@ -184,6 +240,10 @@ impl DatagramSocket {
     /// counted, as if the network had lost them. If it lacks room, the rest stays queued.
     pub fn flush(&mut self) -> Sent {
         let mut done = 0;
+        if let Some(count) = self.send_past_stack() {
+            self.queue.drop_first(count);
+            return if self.wants_write() { Sent::Full } else { Sent::Taken };
+        }
         let outcome = loop {
             if done == self.queue.entries.len() {
                 break Sent::Taken;
@@ -206,6 +266,24 @@ impl DatagramSocket {
         };
         self.queue.drop_first(done);
         outcome
+    }
+
+    /// Sends all queued frames past the network stack; how many were taken. None if they are to go through it.
+    fn send_past_stack(&mut self) -> Option<usize> {
+        let (Some(bypass), Some(SocketAddr::V4(peer))) = (&mut self.bypass, self.peer) else {
+            return None;
+        };
+        let Queue { bytes, entries } = &self.queue;
+        if !bypass.flush() {
+            return Some(0);
+        }
+        if entries.is_empty() {
+            return None;
+        }
+        let count = bypass.send(peer, entries, bytes)?;
+        self.stats.send_calls += 1;
+        self.stats.sent += count as u64;
+        Some(count)
     }
 
     /// One system call, from the `first` queued frame on; how many frames the kernel took.
@@ -297,6 +375,25 @@ impl DatagramSocket {
         if std::mem::take(&mut self.inbox.is_drained) {
             return Ok(false);
         }
+        if let Some(bypass) = &mut self.bypass {
+            if let Some((len_bytes, source)) = bypass.receive(&mut self.inbox.buffers[0], self.peer)
+            {
+                let source = self.inbox.only_source.unwrap_or(source);
+                self.inbox.note_one(len_bytes, len_bytes, source);
+                return Ok(true);
+            }
+            if !bypass.is_socket_due() {
+                return Ok(false);
+            }
+        }
+        let has_come = self.refill_from_socket()?;
+        if let (Some(bypass), true) = (&mut self.bypass, has_come) {
+            bypass.expect_socket();
+        }
+        Ok(has_come)
+    }
+
+    fn refill_from_socket(&mut self) -> Result<bool, OsError> {
         loop {
             self.stats.receive_calls += 1;
             let received = match self.inbox.only_source {
@@ -352,7 +449,7 @@ impl DatagramSocket {
     /// Whether queued frames wait for room in the kernel.
     #[must_use]
     pub fn wants_write(&self) -> bool {
-        !self.queue.entries.is_empty()
+        !self.queue.entries.is_empty() || self.bypass.as_ref().is_some_and(|it| it.has_unsent())
     }
 
     /// Counters since the socket was made.

@@ -1,0 +1,110 @@
+//! Why datagrams can't bypass the network stack.
+
+use std::io;
+use std::net::Ipv4Addr;
+
+/// Why a port's datagrams can't come by AF_XDP.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There was no clang when this library was built.
+    #[error("AF_XDP was not built: no clang")]
+    NotBuilt,
+    /// The address is not this host's.
+    #[error("no network interface has the address {0}")]
+    NoInterface(Ipv4Addr),
+    /// The system does not say what this host has.
+    #[error("{what}: {problem}")]
+    Host {
+        /// What was asked for.
+        what: &'static str,
+        /// What the system says.
+        problem: io::Error,
+    },
+    /// This process may not.
+    #[error(
+        "interface {interface}: not permitted; AF_XDP needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF"
+    )]
+    NotPermitted {
+        /// The interface.
+        interface: String,
+    },
+    /// Another program or socket has the interface.
+    #[error("interface {interface}: another process has it for XDP")]
+    InUse {
+        /// The interface.
+        interface: String,
+    },
+    /// The kernel, or the interface's driver, refuses.
+    #[error("interface {interface}: {problem}")]
+    Refused {
+        /// The interface.
+        interface: String,
+        /// What it says.
+        problem: String,
+    },
+    /// More ports than the table holds.
+    #[error("interface {interface}: no room for one more port")]
+    Full {
+        /// The interface.
+        interface: String,
+    },
+}
+
+impl OpenError {
+    /// What an error at an interface means.
+    pub(crate) fn at(interface: &str, error: &(dyn std::error::Error + 'static)) -> Self {
+        let interface = interface.to_owned();
+        match os_error(error).map(io::Error::kind) {
+            Some(io::ErrorKind::PermissionDenied) => Self::NotPermitted { interface },
+            Some(io::ErrorKind::ResourceBusy | io::ErrorKind::AlreadyExists) => {
+                Self::InUse { interface }
+            }
+            _ => Self::Refused { interface, problem: causes(error) },
+        }
+    }
+}
+
+/// The system's error below an error.
+fn os_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref::<io::Error>() {
+            return Some(found);
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// An error and what caused it, in one line.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        text += &format!(": {deeper}");
+        cause = deeper.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the call")]
+    struct Call(#[source] io::Error);
+
+    #[test]
+    fn errors_say_what_to_do() {
+        let said = |errno| {
+            let call = Call(io::Error::from_raw_os_error(errno));
+            OpenError::at("eth0", &call).to_string()
+        };
+        let busy = "interface eth0: another process has it for XDP";
+        assert_eq!(said(16), busy, "EBUSY");
+        assert_eq!(said(17), busy, "EEXIST");
+        assert!(said(1).contains("needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF"), "EPERM");
+        assert!(said(95).starts_with("interface eth0: the call: "), "EOPNOTSUPP");
+    }
+}

@@ -1,0 +1,209 @@
+//! The headers of datagrams: Ethernet, IPv4 without options (RFC 791) and UDP (RFC 768).
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::ops::Range;
+
+use xdp::packet::csum;
+
+const ETHERNET_BYTES: usize = 14;
+const IP_BYTES: usize = 20;
+const UDP_BYTES: usize = 8;
+/// All headers.
+pub(crate) const HEADERS_BYTES: usize = ETHERNET_BYTES + IP_BYTES + UDP_BYTES;
+
+const IP: Range<usize> = ETHERNET_BYTES..ETHERNET_BYTES + IP_BYTES;
+const UDP_START: usize = ETHERNET_BYTES + IP_BYTES;
+
+const IPV4: [u8; 2] = 0x0800_u16.to_be_bytes();
+const VERSION_AND_LENGTH: u8 = 0x45;
+const DO_NOT_FRAGMENT: [u8; 2] = 0x4000_u16.to_be_bytes();
+const UDP: u8 = 17;
+/// As the kernel sends by default (RFC 1700).
+const HOPS: u8 = 64;
+
+/// The hardware addresses of packets to a peer: the next hop's, then this interface's.
+pub(crate) type Route = [u8; 12];
+
+/// A datagram that arrived whole.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Arrived<'a> {
+    pub(crate) source: SocketAddrV4,
+    /// The way back to where it came from.
+    pub(crate) route_back: Route,
+    pub(crate) payload: &'a [u8],
+}
+
+/// Where a packet that the program has steered here goes to.
+pub(crate) fn target(packet: &[u8]) -> Option<SocketAddrV4> {
+    let (headers, _) = packet.split_first_chunk::<HEADERS_BYTES>()?;
+    let address = Ipv4Addr::new(headers[30], headers[31], headers[32], headers[33]);
+    Some(SocketAddrV4::new(address, u16::from_be_bytes([headers[36], headers[37]])))
+}
+
+/// Reads a packet. None if it is no datagram, or a damaged one.
+///
+/// A checksum may be left out, as UDP over IPv4 allows. It may also be left to a network card that there is
+/// not, where a packet has crossed no wire: then it covers addresses and length only.
+pub(crate) fn read(packet: &[u8]) -> Option<Arrived<'_>> {
+    let (headers, _) = packet.split_first_chunk::<HEADERS_BYTES>()?;
+    let ip = &headers[IP];
+    let udp = &headers[UDP_START..];
+    let number = |bytes: &[u8], at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+    let is_datagram = headers[12..14] == IPV4
+        && ip[0] == VERSION_AND_LENGTH
+        && ip[9] == UDP
+        && matches!(ip[6..8], [0 | 0x40, 0]);
+    let datagram_bytes = usize::from(number(udp, 4));
+    // What is behind it is Ethernet's padding.
+    let datagram = packet.get(UDP_START..UDP_START + datagram_bytes)?;
+    if !is_datagram
+        || datagram_bytes < UDP_BYTES
+        || usize::from(number(ip, 2)) != IP_BYTES + datagram_bytes
+    {
+        return None;
+    }
+    let written = u16::from_ne_bytes([udp[6], udp[7]]);
+    let pseudo = pseudo_header_sum(ip, datagram_bytes as u16);
+    let is_right = written == 0
+        || csum::fold_checksum(csum::partial(datagram, pseudo)) == 0
+        || written == !csum::fold_checksum(pseudo);
+    if !is_right {
+        return None;
+    }
+    let address = |at: usize| Ipv4Addr::new(ip[at], ip[at + 1], ip[at + 2], ip[at + 3]);
+    let mut route_back = Route::default();
+    route_back[..6].copy_from_slice(&headers[6..12]);
+    route_back[6..].copy_from_slice(&headers[..6]);
+    Some(Arrived {
+        source: SocketAddrV4::new(address(12), number(udp, 0)),
+        route_back,
+        payload: &datagram[UDP_BYTES..],
+    })
+}
+
+/// The headers of a datagram, checksums included.
+///
+/// # Panics
+/// If the payload is longer than a datagram may be.
+pub(crate) fn write(
+    route: &Route,
+    source: SocketAddrV4,
+    target: SocketAddrV4,
+    payload: &[u8],
+) -> [u8; HEADERS_BYTES] {
+    let datagram_bytes =
+        u16::try_from(UDP_BYTES + payload.len()).expect("a datagram has 64 KiB at most");
+    let ip_bytes = datagram_bytes + IP_BYTES as u16;
+    let mut headers = [0; HEADERS_BYTES];
+    headers[..12].copy_from_slice(route);
+    headers[12..14].copy_from_slice(&IPV4);
+    let ip = &mut headers[IP];
+    ip[0] = VERSION_AND_LENGTH;
+    ip[2..4].copy_from_slice(&ip_bytes.to_be_bytes());
+    ip[6..8].copy_from_slice(&DO_NOT_FRAGMENT);
+    ip[8] = HOPS;
+    ip[9] = UDP;
+    ip[12..16].copy_from_slice(&source.ip().octets());
+    ip[16..20].copy_from_slice(&target.ip().octets());
+    let checksum = csum::fold_checksum(csum::partial(ip, 0));
+    ip[10..12].copy_from_slice(&checksum.to_ne_bytes());
+    let pseudo = pseudo_header_sum(ip, datagram_bytes);
+    let udp = &mut headers[UDP_START..];
+    udp[..2].copy_from_slice(&source.port().to_be_bytes());
+    udp[2..4].copy_from_slice(&target.port().to_be_bytes());
+    udp[4..6].copy_from_slice(&datagram_bytes.to_be_bytes());
+    let checksum = csum::fold_checksum(csum::partial(payload, csum::partial(udp, pseudo)));
+    // A checksum of 0 says that there is none.
+    let checksum = if checksum == 0 { 0xffff } else { checksum };
+    udp[6..8].copy_from_slice(&checksum.to_ne_bytes());
+    headers
+}
+
+/// The sum over what UDP adds to its own bytes: addresses, protocol and length.
+fn pseudo_header_sum(ip: &[u8], datagram_bytes: u16) -> u32 {
+    let [high, low] = datagram_bytes.to_be_bytes();
+    csum::partial(&ip[12..20], csum::partial(&[0, UDP, high, low], 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_pcg::Pcg64;
+
+    use super::*;
+
+    const ROUTE: Route = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+
+    fn ends() -> (SocketAddrV4, SocketAddrV4) {
+        let at = |host, port| SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, host), port);
+        (at(1, 4711), at(2, 7471))
+    }
+
+    fn packet(payload: &[u8]) -> Vec<u8> {
+        let (source, target) = ends();
+        [&write(&ROUTE, source, target, payload)[..], payload].concat()
+    }
+
+    /// RFC 1071, section 1, by the letter.
+    fn sum_of_words(bytes: impl IntoIterator<Item = u8>) -> u16 {
+        let bytes: Vec<_> = bytes.into_iter().collect();
+        let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
+        let mut sum: u32 = bytes.chunks(2).map(word).sum();
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        sum as u16
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_its_checksums_are_right() {
+        let mut random = Pcg64::seed_from_u64(1);
+        let (source, target) = ends();
+        for len_bytes in (0..200).chain([511, 1024, 1388, 1389]) {
+            let payload: Vec<u8> = (0..len_bytes).map(|_| random.random()).collect();
+            let packet = packet(&payload);
+            assert_eq!(sum_of_words(packet[IP].iter().copied()), 0xffff, "{len_bytes} bytes");
+            let pseudo = packet[26..34]
+                .iter()
+                .copied()
+                .chain([0, UDP])
+                .chain(packet[38..40].iter().copied());
+            let all = pseudo.chain(packet[UDP_START..].iter().copied());
+            assert_eq!(sum_of_words(all), 0xffff, "{len_bytes} bytes");
+            let route_back = [&ROUTE[6..], &ROUTE[..6]].concat().try_into().expect("twelve bytes");
+            let arrived = Arrived { source, route_back, payload: &payload };
+            assert_eq!(read(&packet), Some(arrived));
+            assert_eq!(super::target(&packet), Some(target));
+        }
+    }
+
+    #[test]
+    fn damaged_and_other_packets_are_no_datagrams() {
+        let whole = packet(&[7; 72]);
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0x10;
+            // Not covered: hardware addresses; class, number, hops and checksum of IPv4, which its next hop checks.
+            let is_covered = !matches!(at, 0..12 | 15 | 18..20 | 22 | 24..26);
+            assert_eq!(read(&damaged).is_none(), is_covered, "byte {at}");
+        }
+        for len_bytes in 0..whole.len() {
+            assert_eq!(read(&whole[..len_bytes]), None, "cut to {len_bytes} bytes");
+        }
+        let padded = [&whole[..], &[0; 18]].concat();
+        assert_eq!(read(&padded).map(|it| it.payload.len()), Some(72));
+    }
+
+    #[test]
+    fn checksums_may_be_left_out_or_left_to_a_card() {
+        let whole = packet(&[7; 72]);
+        let with = |checksum: u16| {
+            let mut other = whole.clone();
+            other[40..42].copy_from_slice(&checksum.to_ne_bytes());
+            read(&other).is_some()
+        };
+        let of_addresses = !csum::fold_checksum(pseudo_header_sum(&whole[IP], 80));
+        assert!(with(0) && with(of_addresses));
+        assert!(!with(of_addresses ^ 1));
+    }
+}

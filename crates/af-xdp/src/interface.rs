@@ -1,0 +1,268 @@
+//! A network interface as one process has it: its queues, and the ports that share them.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use if_addrs::{IfAddr, get_if_addrs};
+use xdp::Packet;
+use xdp::nic::NicIndex;
+use xdp::slab::{HeapSlab, Slab};
+
+use crate::Mode;
+use crate::doorbell::Doorbell;
+use crate::error::OpenError;
+use crate::headers::{self, Arrived, Route};
+use crate::queue::Queue;
+use crate::steering::{QUEUES_MAX, Steering};
+
+/// Packets taken from a queue at once.
+const BATCH: usize = 16;
+/// Packets that wait for one port, at most, while others poll.
+const HELD_PER_PORT_MAX: usize = 64;
+/// Packets that wait for ports, together: no more than half of what a queue receives into.
+const HELD_MAX: usize = 128;
+
+/// An interface, shared by all ports of this process that are there.
+pub(crate) struct Interface {
+    name: String,
+    key: Key,
+    shared: Mutex<Shared>,
+}
+
+/// Tells interfaces apart, also those of different network namespaces.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Key {
+    namespace: u64,
+    index: u32,
+    mode: Mode,
+}
+
+/// What the ports of an interface share.
+pub(crate) struct Shared {
+    /// Detached first: nothing is steered to a queue that is gone.
+    steering: Steering,
+    queues: Vec<Queue>,
+    ports: Vec<Option<Reception>>,
+    /// Packets that wait for ports, together.
+    held: usize,
+    arrived: HeapSlab,
+}
+
+// SAFETY: packets are places in the memory of the queues beside them, and move with them.
+#[allow(unsafe_code, reason = "the trait is unsafe to implement")]
+unsafe impl Send for Shared {}
+
+/// What waits for one port.
+struct Reception {
+    target: SocketAddrV4,
+    /// The packets, and their queues.
+    packets: VecDeque<(usize, Packet)>,
+    /// Rung when another port has taken a packet for this one out of a queue while its owner slept.
+    doorbell: Arc<Doorbell>,
+    is_asleep: bool,
+}
+
+/// A port's number at its interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PortId(usize);
+
+impl Interface {
+    /// The interface that has an address, opened if this process does not have it yet.
+    pub(crate) fn with_address(address: Ipv4Addr, mode: Mode) -> Result<Arc<Self>, OpenError> {
+        static OPEN: Mutex<Vec<Weak<Interface>>> = Mutex::new(Vec::new());
+        let (name, index) = find(address)?;
+        let key = Key { namespace: network_namespace()?, index, mode };
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|it| it.strong_count() > 0);
+        let known = open.iter().filter_map(Weak::upgrade).find(|it| it.key == key);
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let opened = Arc::new(Self::open(name, key)?);
+        open.push(Arc::downgrade(&opened));
+        Ok(opened)
+    }
+
+    fn open(name: String, key: Key) -> Result<Self, OpenError> {
+        let Key { index, mode, .. } = key;
+        let counts = NicIndex::new(index).queue_counts().map_err(host("the number of queues"))?;
+        // Packets of a queue beyond go to the network stack.
+        let count = counts.rx_count().clamp(1, QUEUES_MAX);
+        let mut steering = Steering::attach(&name, mode)?;
+        let mut queues = Vec::new();
+        for number in 0..count {
+            let queue =
+                Queue::open(index, number, mode).map_err(|error| OpenError::at(&name, &*error))?;
+            steering.give(&name, number, &queue.raw_fd())?;
+            queues.push(queue);
+        }
+        let arrived = HeapSlab::with_capacity(BATCH);
+        let shared = Shared { steering, queues, ports: Vec::new(), held: 0, arrived };
+        Ok(Self { name, key, shared: Mutex::new(shared) })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Shared> {
+        // Nobody panics between two changes that belong together.
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn enter(
+        &self,
+        target: SocketAddrV4,
+        doorbell: Arc<Doorbell>,
+    ) -> Result<PortId, OpenError> {
+        self.lock()
+            .enter(target, doorbell)
+            .ok_or_else(|| OpenError::Full { interface: self.name.clone() })
+    }
+}
+
+impl Shared {
+    /// Steers what goes to `target` here. None if there is no room.
+    fn enter(&mut self, target: SocketAddrV4, doorbell: Arc<Doorbell>) -> Option<PortId> {
+        if !self.steering.steer(target) {
+            return None;
+        }
+        let packets = VecDeque::with_capacity(HELD_PER_PORT_MAX);
+        let reception = Some(Reception { target, packets, doorbell, is_asleep: false });
+        match self.ports.iter().position(Option::is_none) {
+            Some(free) => {
+                self.ports[free] = reception;
+                Some(PortId(free))
+            }
+            None => {
+                self.ports.push(reception);
+                Some(PortId(self.ports.len() - 1))
+            }
+        }
+    }
+
+    /// Leaves a port's datagrams to the network stack again.
+    pub(crate) fn leave(&mut self, port: PortId) {
+        let Some(reception) = self.ports[port.0].take() else { return };
+        self.steering.leave(reception.target);
+        self.held -= reception.packets.len();
+        for (queue, packet) in reception.packets {
+            self.queues[queue].give_back(packet);
+        }
+    }
+
+    /// The next datagram to a port, copied to the start of `buffer`: its length, its source, and the way back.
+    pub(crate) fn receive(
+        &mut self,
+        port: PortId,
+        buffer: &mut [u8],
+    ) -> Option<(usize, SocketAddrV4, Route)> {
+        loop {
+            let Some((queue, packet)) = self.next_packet(port) else {
+                if !self.take_arrived(port) {
+                    return None;
+                }
+                continue;
+            };
+            let copied = headers::read(&packet).and_then(
+                |Arrived { source, route_back, payload, .. }| {
+                    buffer.get_mut(..payload.len())?.copy_from_slice(payload);
+                    Some((payload.len(), source, route_back))
+                },
+            );
+            self.queues[queue].give_back(packet);
+            if copied.is_some() {
+                return copied;
+            }
+        }
+    }
+
+    /// Whether a port's owner may sleep until its doorbell rings or a queue has something. If so, the doorbell
+    /// rings from now on.
+    pub(crate) fn may_sleep(&mut self, port: PortId) -> bool {
+        self.take_arrived(port);
+        let Some(reception) = &mut self.ports[port.0] else { return true };
+        reception.is_asleep = reception.packets.is_empty();
+        reception.is_asleep
+    }
+
+    pub(crate) fn wake(&mut self, port: PortId) {
+        if let Some(reception) = &mut self.ports[port.0] {
+            reception.is_asleep = false;
+        }
+    }
+
+    /// The queue that sends.
+    pub(crate) fn sender(&mut self) -> &mut Queue {
+        &mut self.queues[0]
+    }
+
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.queues.iter().map(Queue::as_fd)
+    }
+
+    fn next_packet(&mut self, port: PortId) -> Option<(usize, Packet)> {
+        let next = self.ports[port.0].as_mut()?.packets.pop_front();
+        self.held -= usize::from(next.is_some());
+        next
+    }
+
+    /// Deals what has arrived at the queues to the ports, until there is something for one of them; whether there is.
+    /// What has no port, or is more than its port or all ports may hold, is lost, but nothing of the asking one's.
+    fn take_arrived(&mut self, port: PortId) -> bool {
+        for index in 0..self.queues.len() {
+            while self.queues[index].receive(&mut self.arrived) > 0 {
+                while let Some(packet) = self.arrived.pop_back() {
+                    self.deal(index, packet, port);
+                }
+                if self.ports[port.0].as_ref().is_some_and(|it| !it.packets.is_empty()) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn deal(&mut self, queue: usize, packet: Packet, asking: PortId) {
+        let target = headers::target(&packet);
+        let mut ports = self.ports.iter_mut().enumerate();
+        let port = ports.find_map(|(number, port)| {
+            let port = port.as_mut().filter(|port| Some(port.target) == target)?;
+            let is_asking = PortId(number) == asking;
+            let has_room = port.packets.len() < HELD_PER_PORT_MAX && self.held < HELD_MAX;
+            (is_asking || has_room).then_some(port)
+        });
+        match port {
+            Some(port) => {
+                port.packets.push_back((queue, packet));
+                self.held += 1;
+                if port.is_asleep {
+                    port.doorbell.ring();
+                }
+            }
+            None => self.queues[queue].give_back(packet),
+        }
+    }
+}
+
+/// The name and the index of the interface that has an address.
+fn find(address: Ipv4Addr) -> Result<(String, u32), OpenError> {
+    let has_address =
+        |it: &if_addrs::Interface| matches!(&it.addr, IfAddr::V4(v4) if v4.ip == address);
+    let all = get_if_addrs().map_err(host("the network interfaces"))?;
+    let found = all.into_iter().find(has_address).ok_or(OpenError::NoInterface(address))?;
+    let index = found.index.ok_or(OpenError::NoInterface(address))?;
+    Ok((found.name, index))
+}
+
+/// The number of this thread's network namespace.
+fn network_namespace() -> Result<u64, OpenError> {
+    fs::metadata("/proc/thread-self/ns/net")
+        .map(|it| it.ino())
+        .map_err(host("the network namespace"))
+}
+
+fn host(what: &'static str) -> impl Fn(io::Error) -> OpenError {
+    move |problem| OpenError::Host { what, problem }
+}

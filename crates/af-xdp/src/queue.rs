@@ -1,0 +1,130 @@
+//! One queue of an interface: an AF_XDP socket, its memory and its four rings.
+
+use std::error::Error;
+use std::os::fd::{BorrowedFd, RawFd};
+
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+use xdp::nic::NicIndex;
+use xdp::slab::{HeapSlab, Slab};
+use xdp::socket::{XdpSocket, XdpSocketBuilder};
+use xdp::umem::{FrameSize, UmemCfgBuilder};
+use xdp::{Packet, Umem};
+use xdp::{RingConfigBuilder, WakableRings};
+
+use crate::Mode;
+
+/// Packets that may lie at a queue until this process polls it.
+const RECEIVED_MAX: u32 = 256;
+/// Packets on their way out.
+const SENT_MAX: u32 = 64;
+/// System calls that send what was put down together: the kernel takes 32 packets in one.
+const CALLS_MAX: u32 = 4;
+/// Buffers of 2 KiB: what may arrive, and what is put down, lies in the ring, or is on its way.
+const BUFFERS: u32 = RECEIVED_MAX + 3 * SENT_MAX;
+
+/// See the module documentation.
+pub(crate) struct Queue {
+    rings: WakableRings,
+    outgoing: HeapSlab,
+    /// Packets lie in the ring that the kernel has not taken.
+    has_unsent: bool,
+    socket: XdpSocket,
+    // Last: the rings name places in it.
+    umem: Umem,
+}
+
+// SAFETY: its rings and its memory are this queue's own; they are used through `&mut` alone.
+#[allow(unsafe_code, reason = "the trait is unsafe to implement")]
+unsafe impl Send for Queue {}
+
+impl Queue {
+    pub(crate) fn open(
+        interface: u32,
+        queue: u32,
+        mode: Mode,
+    ) -> Result<Self, Box<dyn Error + 'static>> {
+        let memory = UmemCfgBuilder {
+            frame_size: FrameSize::TwoK,
+            frame_count: BUFFERS,
+            ..UmemCfgBuilder::default()
+        };
+        let mut umem = Umem::map(memory.build()?)?;
+        let config = RingConfigBuilder {
+            rx_count: RECEIVED_MAX,
+            fill_count: RECEIVED_MAX,
+            tx_count: SENT_MAX,
+            completion_count: SENT_MAX,
+        };
+        let mut builder = XdpSocketBuilder::new()?;
+        let (mut rings, mut flags) = builder.build_wakable_rings(&umem, config.build()?)?;
+        // SAFETY: the memory is dropped last, behind the socket.
+        unsafe { rings.fill_ring.enqueue(&mut umem, RECEIVED_MAX as usize, false)? };
+        if mode == Mode::Generic {
+            flags.force_copy();
+        }
+        let socket = builder.bind(NicIndex::new(interface), queue, flags)?;
+        let outgoing = HeapSlab::with_capacity(SENT_MAX as usize);
+        Ok(Self { rings, outgoing, has_unsent: false, socket, umem })
+    }
+
+    pub(crate) fn raw_fd(&self) -> RawFd {
+        self.socket.raw_fd()
+    }
+
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the socket lives as long as the borrow.
+        unsafe { BorrowedFd::borrow_raw(self.socket.raw_fd()) }
+    }
+
+    /// Takes what has arrived. Every packet must be given back to this queue.
+    pub(crate) fn receive(&mut self, packets: &mut impl Slab) -> usize {
+        let Some(ring) = &mut self.rings.rx_ring else { return 0 };
+        // SAFETY: who holds packets holds this queue, and drops them first.
+        unsafe { ring.recv(&self.umem, packets) }
+    }
+
+    /// Lets the kernel fill a packet's buffer again.
+    pub(crate) fn give_back(&mut self, packet: Packet) {
+        self.umem.free_packet(packet);
+        // SAFETY: as in `open`. The ring has room for all buffers that are lent to it, so nothing can fail.
+        let _ = unsafe { self.rings.fill_ring.enqueue(&mut self.umem, 1, false) };
+    }
+
+    /// Puts one packet down to be sent with the next [`Queue::flush`]. False if there is no room.
+    pub(crate) fn put(&mut self, headers: &[u8], payload: &[u8]) -> bool {
+        if self.outgoing.available() == 0 {
+            return false;
+        }
+        // SAFETY: as in `receive`.
+        let Some(mut packet) = (unsafe { self.umem.alloc() }) else { return false };
+        if packet.append(headers).and_then(|()| packet.append(payload)).is_err() {
+            self.umem.free_packet(packet);
+            return false;
+        }
+        self.outgoing.push_front(packet);
+        true
+    }
+
+    /// Sends what was put down. False if the kernel has no room for all of it now.
+    pub(crate) fn flush(&mut self) -> bool {
+        self.rings.completion_ring.dequeue(&mut self.umem, SENT_MAX as usize);
+        let Some(ring) = &mut self.rings.tx_ring else { return true };
+        if !self.outgoing.is_empty() {
+            // SAFETY: as in `open`.
+            let taken = unsafe { ring.send(&mut self.outgoing, false) };
+            self.has_unsent |= taken.is_ok_and(|taken| taken > 0);
+        }
+        let mut calls = 0;
+        while self.has_unsent && calls < CALLS_MAX {
+            calls += 1;
+            self.has_unsent = match send(self.as_fd(), &[], SendFlags::DONTWAIT) {
+                // The kernel takes so many packets a call, and says that there are more.
+                Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => true,
+                // An interface that is down loses packets, as networks do.
+                Ok(_) | Err(_) => false,
+            };
+        }
+        !self.has_unsent && self.outgoing.is_empty()
+    }
+}

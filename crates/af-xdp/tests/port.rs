@@ -1,0 +1,342 @@
+//! Goal: datagrams of a port come past the network stack, and leave so; everything else goes through it. Method: a
+//! veth link between two network namespaces, each of a thread; one end has ports, the other plain sockets.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails here")]
+#![allow(clippy::print_stdout, reason = "says what was not possible")]
+
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::os::fd::AsFd;
+use std::process::Command;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::thread::{UnshareFlags, gettid};
+use tributary_af_xdp::{IS_BUILT, Mode, OpenError, PAYLOAD_BYTES_MAX, Port, Taken};
+
+const WATCHDOG: Duration = Duration::from_secs(30);
+const NEAR: Ipv4Addr = Ipv4Addr::new(10, 93, 0, 1);
+const FAR: Ipv4Addr = Ipv4Addr::new(10, 93, 0, 2);
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 93, 0, 1);
+const ECHO: SocketAddrV4 = SocketAddrV4::new(FAR, 7);
+
+/// The other end of the link: whatever comes to port 7 goes back. It ends with this value.
+struct Far {
+    orders: Sender<Order>,
+    thread: Option<JoinHandle<()>>,
+}
+
+enum Order {
+    /// Send so many datagrams to an address, each with its number.
+    Send(SocketAddrV4, u32),
+    End,
+}
+
+impl Far {
+    fn send(&self, target: SocketAddrV4, count: u32) {
+        self.orders.send(Order::Send(target, count)).unwrap();
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        let _ = self.orders.send(Order::End);
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Puts this thread into a network namespace of its own, with a link to another; why not, if that can't be done.
+fn link() -> Result<Far, String> {
+    if !IS_BUILT {
+        return Err("AF_XDP is not built".to_owned());
+    }
+    leave_network()?;
+    let (orders, received) = channel();
+    let (tell, told) = channel();
+    let thread = thread::spawn(move || {
+        leave_network().unwrap();
+        tell.send(gettid()).unwrap();
+        let Ok(Order::Send(..)) = received.recv() else { return };
+        ip("addr add 10.93.0.2/24 dev far");
+        ip("link set far up");
+        ip("route add 239.0.0.0/8 dev far");
+        let socket = UdpSocket::bind(ECHO).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        tell.send(gettid()).unwrap();
+        let mut buffer = [0; 9000];
+        loop {
+            match received.try_recv() {
+                Ok(Order::End) => return,
+                Ok(Order::Send(target, count)) => {
+                    for number in 0..count {
+                        socket.send_to(&number.to_be_bytes(), target).unwrap();
+                    }
+                }
+                Err(_) => {}
+            }
+            match socket.recv_from(&mut buffer) {
+                Ok((len_bytes, source)) => {
+                    socket.send_to(&buffer[..len_bytes], source).unwrap();
+                }
+                Err(error) => {
+                    let is_timeout =
+                        matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+                    assert!(is_timeout, "{error}");
+                }
+            }
+        }
+    });
+    let far = told.recv().unwrap().as_raw_nonzero();
+    ip(&format!("link add near type veth peer name far netns {far}"));
+    ip("addr add 10.93.0.1/24 dev near");
+    ip("link set near up");
+    orders.send(Order::Send(ECHO, 0)).unwrap();
+    told.recv().unwrap();
+    Ok(Far { orders, thread: Some(thread) })
+}
+
+fn leave_network() -> Result<(), String> {
+    // SAFETY: this thread shares nothing else that a network namespace concerns.
+    #[allow(unsafe_code, reason = "the call is unsafe for what other flags do")]
+    let unshared = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) };
+    unshared.map_err(|error| format!("no network namespace: {error}"))
+}
+
+fn ip(words: &str) {
+    let done = Command::new("ip").args(words.split(' ')).output().unwrap();
+    assert!(done.status.success(), "ip {words}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// Runs a test with a link, in both modes. Where that is not possible, says why; a CI run must be able to.
+fn on_a_link(test: fn(&Far, Mode)) {
+    for mode in [Mode::Generic, Mode::Native] {
+        // A namespace each.
+        let ran = thread::spawn(move || match link() {
+            Ok(far) => test(&far, mode),
+            Err(reason) => {
+                let is_ci = std::env::var("CI").is_ok_and(|value| value == "true");
+                assert!(!is_ci, "not possible here: {reason}");
+                println!("SKIPPED: {reason}");
+            }
+        });
+        ran.join().unwrap();
+    }
+}
+
+/// A socket at a port of the near end, and the port itself.
+fn open(mode: Mode) -> (UdpSocket, Port) {
+    let socket = UdpSocket::bind((NEAR, 0)).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let SocketAddr::V4(address) = socket.local_addr().unwrap() else { panic!("bound to IPv4") };
+    let port = Port::open(NEAR, address, mode).unwrap();
+    (socket, port)
+}
+
+fn receive(port: &mut Port) -> Vec<u8> {
+    let until = Instant::now() + WATCHDOG;
+    let mut buffer = [0; 2048];
+    loop {
+        if let Some((len_bytes, source)) = port.receive(&mut buffer) {
+            assert_eq!(source, ECHO);
+            return buffer[..len_bytes].to_vec();
+        }
+        assert!(Instant::now() < until, "nothing came");
+    }
+}
+
+fn send(port: &mut Port, payload: &[u8]) {
+    assert_eq!(port.send(ECHO, [payload]), Taken { count: 1, is_sent: true });
+}
+
+/// Sends through the network stack, and learns the way from what comes back past it.
+fn learn(socket: &UdpSocket, port: &mut Port) {
+    assert!(!port.can_send());
+    let ignored = port.send(ECHO, [&b"too early"[..]]);
+    assert_eq!(ignored.count, 0, "no way is known");
+    socket.send_to(b"hello", ECHO).unwrap();
+    assert_eq!(receive(port), b"hello");
+    assert!(!port.can_send(), "it could have been forged");
+    port.confirm();
+    assert!(port.can_send());
+}
+
+fn is_empty(socket: &UdpSocket) -> bool {
+    socket.recv(&mut [0; 16]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+}
+
+#[test]
+fn datagrams_of_all_lengths_come_and_go_past_the_network_stack() {
+    on_a_link(|_, mode| {
+        let (socket, mut port) = open(mode);
+        learn(&socket, &mut port);
+        let mut random = Pcg64::seed_from_u64(1);
+        for len_bytes in (0..=PAYLOAD_BYTES_MAX).step_by(7).chain([PAYLOAD_BYTES_MAX]) {
+            let payload: Vec<u8> = (0..len_bytes).map(|_| random.random()).collect();
+            send(&mut port, &payload);
+            assert_eq!(receive(&mut port), payload);
+        }
+        assert!(is_empty(&socket), "nothing came through the network stack");
+        let too_long = port.send(ECHO, [&[0; PAYLOAD_BYTES_MAX + 1][..]]);
+        assert_eq!(too_long.count, 0);
+    });
+}
+
+#[test]
+fn several_datagrams_leave_together_and_come_in_order() {
+    on_a_link(|_, mode| {
+        let (socket, mut port) = open(mode);
+        learn(&socket, &mut port);
+        let payloads: Vec<_> = (0..40_u8).map(|number| [number; 100]).collect();
+        for _ in 0..50 {
+            let taken = port.send(ECHO, payloads.iter().map(|it| &it[..]));
+            assert_eq!(taken.count, 40);
+            for payload in &payloads {
+                assert_eq!(receive(&mut port), payload);
+            }
+        }
+    });
+}
+
+#[test]
+fn others_datagrams_go_through_the_network_stack() {
+    on_a_link(|_, mode| {
+        let (socket, mut port) = open(mode);
+        learn(&socket, &mut port);
+        let other = UdpSocket::bind((NEAR, 0)).unwrap();
+        other.set_read_timeout(Some(WATCHDOG)).unwrap();
+        other.send_to(b"mine", ECHO).unwrap();
+        let mut buffer = [0; 9000];
+        assert_eq!(other.recv(&mut buffer).unwrap(), 4);
+        // In fragments: the program knows only whole datagrams.
+        socket.send_to(&[1; 4000], ECHO).unwrap();
+        let until = Instant::now() + WATCHDOG;
+        while socket.recv(&mut buffer).ok() != Some(4000) {
+            assert!(Instant::now() < until, "nothing came");
+        }
+        assert_eq!(port.receive(&mut buffer), None);
+    });
+}
+
+#[test]
+fn multicast_comes_past_the_network_stack_too() {
+    on_a_link(|far, mode| {
+        let group = SocketAddrV4::new(GROUP, 9300);
+        let socket = UdpSocket::bind(group).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket.join_multicast_v4(&GROUP, &NEAR).unwrap();
+        let mut port = Port::open(NEAR, group, mode).unwrap();
+        far.send(group, 3);
+        for number in 0..3_u32 {
+            assert_eq!(receive(&mut port), number.to_be_bytes());
+        }
+        assert!(is_empty(&socket));
+    });
+}
+
+/// Packets beyond what ports hold are lost, those of the one that polls are not.
+#[test]
+fn ports_that_are_flooded_cost_the_others_nothing() {
+    on_a_link(|far, mode| {
+        let mut flooded = [(); 3].map(|()| open(mode));
+        let (socket, mut port) = open(mode);
+        learn(&socket, &mut port);
+        for (flooded, _) in &flooded {
+            let SocketAddr::V4(target) = flooded.local_addr().unwrap() else {
+                panic!("bound to IPv4")
+            };
+            far.send(target, 3000);
+        }
+        let mut buffer = [0; 16];
+        for number in 0..200_u32 {
+            let until = Instant::now() + WATCHDOG;
+            send(&mut port, &number.to_be_bytes());
+            let mut sent_at = Instant::now();
+            loop {
+                if let Some((len_bytes, _)) = port.receive(&mut buffer) {
+                    if buffer[..len_bytes] == number.to_be_bytes() {
+                        break;
+                    }
+                } else if sent_at.elapsed() > Duration::from_millis(20) {
+                    // What found the queue full is lost, as anywhere in a network.
+                    send(&mut port, &number.to_be_bytes());
+                    sent_at = Instant::now();
+                }
+                assert!(Instant::now() < until, "datagram {number} never came back");
+            }
+        }
+        let held = flooded
+            .each_mut()
+            .map(|(_, idle)| std::iter::from_fn(|| idle.receive(&mut buffer)).take(65).count());
+        assert!(held.iter().all(|held| *held <= 64), "{held:?}: a port's share");
+        assert_eq!(held.iter().sum::<usize>(), 128, "{held:?}: what all of them may hold");
+    });
+}
+
+#[test]
+fn who_sleeps_is_woken_although_another_port_takes_the_packet() {
+    on_a_link(|far, mode| {
+        let (_socket, mut busy) = open(mode);
+        let (sleeping, mut port) = open(mode);
+        let SocketAddr::V4(target) = sleeping.local_addr().unwrap() else {
+            panic!("bound to IPv4")
+        };
+        for round in 0..20 {
+            assert!(port.arm(), "nothing is there");
+            far.send(target, 1);
+            // The other port polls and takes the packet, before or after the sleeper begins to sleep.
+            let until = Instant::now() + Duration::from_millis(20);
+            let taker = move |busy: &mut Port| {
+                while Instant::now() < until {
+                    assert_eq!(busy.receive(&mut [0; 16]), None);
+                }
+            };
+            thread::scope(|scope| {
+                scope.spawn(|| taker(&mut busy));
+                let mut fds = [PollFd::from_borrowed_fd(port.as_fd(), PollFlags::IN)];
+                let time = Timespec { tv_sec: WATCHDOG.as_secs() as i64, tv_nsec: 0 };
+                let woken = poll(&mut fds, Some(&time)).unwrap();
+                assert_eq!(woken, 1, "round {round}: it was never woken");
+            });
+            port.disarm();
+            assert_eq!(receive(&mut port), 0_u32.to_be_bytes());
+        }
+        far.send(target, 1);
+        let until = Instant::now() + WATCHDOG;
+        while port.arm() {
+            port.disarm();
+            assert!(Instant::now() < until, "nothing came");
+        }
+        port.disarm();
+        assert_eq!(receive(&mut port), 0_u32.to_be_bytes());
+    });
+}
+
+#[test]
+fn an_interface_is_one_users_and_free_when_its_last_port_goes() {
+    on_a_link(|_, mode| {
+        let (socket, port) = open(mode);
+        let other = if mode == Mode::Generic { Mode::Native } else { Mode::Generic };
+        // As another process would.
+        let refused = Port::open(NEAR, SocketAddrV4::new(NEAR, 5000), other);
+        assert!(matches!(refused, Err(OpenError::InUse { .. })), "{:?}", refused.err());
+        let second = Port::open(NEAR, SocketAddrV4::new(NEAR, 5001), mode).unwrap();
+        drop(port);
+        // The rest goes on; what the port had goes through the network stack again.
+        socket.send_to(b"again", ECHO).unwrap();
+        socket.set_nonblocking(false).unwrap();
+        socket.set_read_timeout(Some(WATCHDOG)).unwrap();
+        assert_eq!(socket.recv(&mut [0; 16]).unwrap(), 5);
+        drop(second);
+        Port::open(NEAR, SocketAddrV4::new(NEAR, 5002), other).unwrap();
+    });
+}
+
+#[test]
+fn an_address_of_nobody_is_named() {
+    let nobody = Ipv4Addr::new(192, 0, 2, 1);
+    let error = Port::open(nobody, SocketAddrV4::new(nobody, 5000), Mode::Generic).err().unwrap();
+    assert_eq!(error.to_string(), "no network interface has the address 192.0.2.1");
+}
