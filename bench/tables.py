@@ -21,6 +21,8 @@ PATHS_TABLES = ("paths", "parts")
 # 99th percentile is to be at most.
 KERNEL_TARGETS = {(8, "allreduce:8"): 4.0, (8, "barrier:0"): 4.0}
 KERNEL_TAIL = 2.5
+# The columns of that table.
+NODES = {"process": "node: process", "kernel": "node: kernel", "kernel, AF_XDP": "kernel, members by AF_XDP"}
 
 
 def parse_arguments():
@@ -107,7 +109,7 @@ def kernel(measured):
     for hosts, case in dict.fromkeys((hosts, case) for hosts, case, _ in rows):
         plain = min((rows[hosts, case, name] for name in ("Open MPI", "MPICH, UCX")),
                     key=lambda row: row["call_median_us"])
-        nodes = [rows[hosts, case, name] for name in ("process", "kernel")]
+        nodes = [rows[hosts, case, name] for name in NODES]
         best = min(nodes, key=lambda row: row["call_median_us"])
         ratio = plain["call_median_us"] / best["call_median_us"]
         target = KERNEL_TARGETS.get((hosts, case.removesuffix(":apart")))
@@ -118,7 +120,7 @@ def kernel(measured):
         name = split_case(case.removesuffix(":apart")) + (", apart" if case.endswith(":apart") else "")
         figures = [f"{figure(row['call_median_us'])} / {figure(row['p99_us'])}" for row in (plain, *nodes)]
         lines.append([str(hosts), name, *figures, f"{ratio:.2f}", verdict])
-    return table(["hosts", "case", "best plain MPI", "node: process", "node: kernel", "ratio", "target"], lines)
+    return table(["hosts", "case", "best plain MPI", *NODES.values(), "ratio", "target"], lines)
 
 
 def remarks(row):

@@ -74,10 +74,13 @@ ALSO = {
     "osos": ({f"{osos} outstanding": with_knobs(PAYLOAD_MAX="256", OSOS=str(osos))
               for osos in (1, 2, 4, 8)},
              ["allreduce:2048"]),
-    # A node as a process and inside the kernel, with operations back to back and apart.
+    # A node as a process and inside the kernel, and members past the network stack, with operations back to back and
+    # apart.
     "kernel": ({"Open MPI": OPEN_MPI_ALONE, "MPICH, UCX": MPICH_ALONE,
                 "process": with_knobs(BETWEEN_HOSTS="tree"),
-                "kernel": with_knobs(BETWEEN_HOSTS="tree")._replace(lab=("--node-kernel",))},
+                "kernel": with_knobs(BETWEEN_HOSTS="tree")._replace(lab=("--node-kernel",)),
+                "kernel, AF_XDP": with_knobs(BETWEEN_HOSTS="tree", CHANNEL="xdp")._replace(
+                    lab=("--node-kernel",))},
                [f"{case}{pattern}" for pattern in ("", ":apart") for case in KERNEL_CASES]),
     "overlap": ({"plain MPICH": MPICH_ALONE, "tributary": with_knobs()},
                 ["overlap:8", "overlap:65536"]),

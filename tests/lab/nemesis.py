@@ -28,6 +28,7 @@ import threading
 import time
 
 import soak
+from daemons import Daemon
 from soak import compile_program, parser_of, settled_status
 
 # Kinds of events, each with its weight.
@@ -66,7 +67,7 @@ def parse_arguments():
     parser.add_argument("--hosts", type=int, default=8)
     parser.add_argument("--hosts-per-leaf", type=int, default=3)
     parser.add_argument("--ranks-per-host", type=int, default=1)
-    parser.add_argument("--channel", choices=["auto", "tcp", "udp"], default="auto")
+    parser.add_argument("--channel", choices=soak.CHANNELS, default="auto")
     parser.add_argument("--seconds", type=float, default=1800)
     parser.add_argument("--node-kernel", action="store_true",
                         help="let nodes take short segments inside the kernel")
@@ -80,59 +81,6 @@ def parse_arguments():
     return parser.parse_args()
 
 
-class Member:
-    """A daemon on a member of the lab, which can be killed, stopped and started again."""
-
-    def __init__(self, lab, name, log):
-        self.lab, self.name, self.log = lab, name, log
-        self.lock = threading.Lock()
-        self.words = self.find()
-        self.session = None
-        self.pid = None
-
-    def find(self):
-        """The command that the lab has started here, after killing it."""
-        script = ("for p in /proc/[0-9]*; do n=${p#/proc/}; grep -qz -- '^--token-file$' $p/cmdline 2>/dev/null && "
-                  "{ tr '\\0' '\\n' < $p/cmdline; kill -9 $n; }; done; true")
-        return self.lab.output(self.name, "sh", "-c", script).splitlines()
-
-    def start(self):
-        self.session = subprocess.Popen(
-            [self.lab.program, "lab", "exec", "--name", self.lab.name, self.name, "--", "sh", "-c",
-             'echo $$; exec "$@"', "sh", *self.words],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, text=True)
-        self.pid = int(self.session.stdout.readline())
-        self.session.stdout.readline()
-
-    def signal(self, name):
-        self.lab.output(self.name, "kill", f"-{name}", str(self.pid))
-
-    def kill(self):
-        self.signal("KILL")
-        self.session.wait()
-
-    def kill_for(self, seconds):
-        with self.lock:
-            self.kill()
-            time.sleep(seconds)
-            self.start()
-
-    def upgrade(self, seconds):
-        with self.lock:
-            self.lab.drain(self.name)
-            time.sleep(0.3)
-            self.signal("TERM")
-            self.session.wait()
-            time.sleep(seconds)
-            self.start()
-
-    def stop_for(self, seconds):
-        with self.lock:
-            self.signal("STOP")
-            time.sleep(seconds)
-            self.signal("CONT")
-
-
 class Lab(soak.Lab):
     """A lab whose daemons are this run's own."""
 
@@ -142,8 +90,8 @@ class Lab(soak.Lab):
         self.addresses = {member["name"]: member["address"] for member in members if member.get("address")}
         by_role = lambda role: [member["name"] for member in members if member["role"] == role]
         self.hosts = by_role("host")
-        self.manager = Member(self, *by_role("manager"), log)
-        self.nodes = {name: Member(self, name, log) for name in by_role("node")}
+        self.manager = Daemon(self, *by_role("manager"), log)
+        self.nodes = {name: Daemon(self, name, log) for name in by_role("node")}
         for daemon in (self.manager, *self.nodes.values()):
             daemon.start()
         self.cuts = {name: threading.Lock() for name in self.addresses}

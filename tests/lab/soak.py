@@ -9,6 +9,7 @@ run's last one, until all of them together reach --operations.
 """
 
 import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -16,12 +17,17 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+
+from daemons import Daemon
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 MPI_TESTS = ROOT / "tests/mpi"
 SOURCES = [HERE / "soak.c"] + [MPI_TESTS / name for name in ("check.c", "plain.c", "shapes.c", "values.c")]
+
+CHANNELS = ["auto", "tcp", "udp", "xdp", "xdp-native"]
 
 # The growth allowed to a process over a long run: allocators keep some memory.
 GROWTH_MAX_KIB = 16 << 10
@@ -62,7 +68,7 @@ def parse_arguments():
     parser.add_argument("--tcp-rto-min", default="5",
                         help="milliseconds before TCP sends again, at least (default %(default)s)")
     parser.add_argument("--ranks-per-host", type=int, default=1)
-    parser.add_argument("--channel", choices=["auto", "tcp", "udp"], default="auto",
+    parser.add_argument("--channel", choices=CHANNELS, default="auto",
                         help="what carries data (default %(default)s: datagrams, multicast results)")
     parser.add_argument("--between-hosts", choices=["auto", "tree", "direct"], default="auto",
                         help="path of every operation between hosts (default %(default)s: chosen by "
@@ -70,6 +76,8 @@ def parse_arguments():
     parser.add_argument("--authenticate-frames", action="store_true", help="authenticate every frame")
     parser.add_argument("--node-kernel", action="store_true",
                         help="let nodes take short segments inside the kernel")
+    parser.add_argument("--kill-every", type=float, metavar="SECONDS",
+                        help="kill a node's daemon so often, each in turn, and start it again after a second")
     parser.add_argument("--operations", type=int, default=5_000_000,
                         help="on communicators that span hosts (default %(default)s)")
     parser.add_argument("--depth", type=int, default=8,
@@ -190,6 +198,32 @@ class Lab:
         return {**json.loads(lines[0]), **totals, "multicast_results": multicasts}
 
 
+class Killer:
+    """Kills daemons in turn, and starts each again after a second, until it is ended."""
+
+    def __init__(self, daemons, every_s):
+        self.daemons, self.every_s, self.kills = daemons, every_s, 0
+        self.is_over = threading.Event()
+        self.thread = threading.Thread(target=self.work)
+
+    def work(self):
+        for daemon in itertools.cycle(self.daemons):
+            if self.is_over.wait(self.every_s):
+                return
+            daemon.kill_for(1.0)
+            self.kills += 1
+
+    def __enter__(self):
+        if self.every_s:
+            self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_over.set()
+        if self.every_s:
+            self.thread.join()
+
+
 def settled_status(lab):
     """The manager's status, once the job's groups are freed, or after ten seconds."""
     for _ in range(100):
@@ -246,9 +280,15 @@ def main():
         if lab.run(program, short, 1) is None:
             return 1
         settled_status(lab)
+        nodes = []
+        if arguments.kill_every:
+            nodes = [Daemon(lab, member["name"], None) for member in lab.members() if member["role"] == "node"]
+            for node in nodes:
+                node.start()
         before = lab.daemons()
         rest = argparse.Namespace(**{**vars(arguments), "operations": left})
-        summary = lab.run(program, rest, state.kept["next_round"])
+        with Killer(nodes, arguments.kill_every) as killer:
+            summary = lab.run(program, rest, state.kept["next_round"])
         if summary is None:
             return 1
         status = settled_status(lab)
@@ -258,9 +298,13 @@ def main():
         summary["inside_the_kernel"] = inside_the_kernel(status)
         if not summary["inside_the_kernel"]["results"]:
             found.append("nothing was completed inside the kernel")
+    if arguments.kill_every:
+        summary["kills"] = killer.kills
+        if not killer.kills:
+            found.append("no daemon was killed")
     settings = {name: vars(arguments)[name] for name in
                 ("mpi", "hosts", "hosts_per_leaf", "loss", "ranks_per_host", "channel",
-                 "between_hosts", "depth", "authenticate_frames", "node_kernel", "seed")}
+                 "between_hosts", "depth", "authenticate_frames", "node_kernel", "kill_every", "seed")}
     result = {**settings, **summary, "before": before, "after": after, "complaints": found}
     state.add(result)
     print(json.dumps(result))

@@ -17,15 +17,13 @@ use crate::Mode;
 use crate::doorbell::Doorbell;
 use crate::error::OpenError;
 use crate::headers::{self, Arrived, Route};
-use crate::queue::Queue;
+use crate::queue::{HELD_MAX, Queue};
 use crate::steering::{QUEUES_MAX, Steering};
 
 /// Packets taken from a queue at once.
 const BATCH: usize = 16;
 /// Packets that wait for one port, at most, while others poll.
-const HELD_PER_PORT_MAX: usize = 64;
-/// Packets that wait for ports, together: no more than half of what a queue receives into.
-const HELD_MAX: usize = 128;
+const HELD_PER_PORT_MAX: usize = 256;
 
 /// An interface, shared by all ports of this process that are there.
 pub(crate) struct Interface {
@@ -128,7 +126,7 @@ impl Shared {
         if !self.steering.steer(target) {
             return None;
         }
-        let packets = VecDeque::with_capacity(HELD_PER_PORT_MAX);
+        let packets = VecDeque::with_capacity(BATCH);
         let reception = Some(Reception { target, packets, doorbell, is_asleep: false });
         match self.ports.iter().position(Option::is_none) {
             Some(free) => {
@@ -172,6 +170,7 @@ impl Shared {
                 },
             );
             self.queues[queue].give_back(packet);
+            self.queues[queue].refill();
             if copied.is_some() {
                 return copied;
             }
@@ -216,6 +215,7 @@ impl Shared {
                 while let Some(packet) = self.arrived.pop_back() {
                     self.deal(index, packet, port);
                 }
+                self.queues[index].refill();
                 if self.ports[port.0].as_ref().is_some_and(|it| !it.packets.is_empty()) {
                     return true;
                 }

@@ -65,7 +65,7 @@ impl Port {
     }
 
     /// The next datagram, copied to the start of `buffer`: its length and its source, which can be forged. A datagram
-    /// that is damaged, or longer than the buffer, is dropped.
+    /// that is damaged, or longer than the buffer, is dropped. Several that were sent as a train may come as one.
     pub fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, SocketAddrV4)> {
         let (len_bytes, source, route_back) = self.interface.lock().receive(self.id, buffer)?;
         self.last = Some(route_back);

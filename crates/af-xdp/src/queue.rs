@@ -15,18 +15,24 @@ use xdp::{RingConfigBuilder, WakableRings};
 use crate::Mode;
 
 /// Packets that may lie at a queue until this process polls it.
-const RECEIVED_MAX: u32 = 256;
+const RECEIVED_MAX: u32 = 1024;
 /// Packets on their way out.
 const SENT_MAX: u32 = 64;
 /// System calls that send what was put down together: the kernel takes 32 packets in one.
 const CALLS_MAX: u32 = 4;
-/// Buffers of 2 KiB: what may arrive, and what is put down, lies in the ring, or is on its way.
-const BUFFERS: u32 = RECEIVED_MAX + 3 * SENT_MAX;
+/// Packets that may wait for ports.
+pub(crate) const HELD_MAX: usize = 1024;
+/// What is put down, lies in the ring, or is on its way.
+const SENDING_MAX: u32 = 3 * SENT_MAX;
+/// Buffers, of 2 KiB.
+const BUFFERS: u32 = RECEIVED_MAX + HELD_MAX as u32 + SENDING_MAX;
 
 /// See the module documentation.
 pub(crate) struct Queue {
     rings: WakableRings,
     outgoing: HeapSlab,
+    /// Buffers that the kernel has to receive into, and received packets not taken yet.
+    lent: usize,
     /// Packets lie in the ring that the kernel has not taken.
     has_unsent: bool,
     socket: XdpSocket,
@@ -59,13 +65,13 @@ impl Queue {
         let mut builder = XdpSocketBuilder::new()?;
         let (mut rings, mut flags) = builder.build_wakable_rings(&umem, config.build()?)?;
         // SAFETY: the memory is dropped last, behind the socket.
-        unsafe { rings.fill_ring.enqueue(&mut umem, RECEIVED_MAX as usize, false)? };
+        let lent = unsafe { rings.fill_ring.enqueue(&mut umem, RECEIVED_MAX as usize, false)? };
         if mode == Mode::Generic {
             flags.force_copy();
         }
         let socket = builder.bind(NicIndex::new(interface), queue, flags)?;
         let outgoing = HeapSlab::with_capacity(SENT_MAX as usize);
-        Ok(Self { rings, outgoing, has_unsent: false, socket, umem })
+        Ok(Self { rings, outgoing, lent, has_unsent: false, socket, umem })
     }
 
     pub(crate) fn raw_fd(&self) -> RawFd {
@@ -81,14 +87,25 @@ impl Queue {
     pub(crate) fn receive(&mut self, packets: &mut impl Slab) -> usize {
         let Some(ring) = &mut self.rings.rx_ring else { return 0 };
         // SAFETY: who holds packets holds this queue, and drops them first.
-        unsafe { ring.recv(&self.umem, packets) }
+        let count = unsafe { ring.recv(&self.umem, packets) };
+        self.lent -= count;
+        count
     }
 
-    /// Lets the kernel fill a packet's buffer again.
     pub(crate) fn give_back(&mut self, packet: Packet) {
         self.umem.free_packet(packet);
-        // SAFETY: as in `open`. The ring has room for all buffers that are lent to it, so nothing can fail.
-        let _ = unsafe { self.rings.fill_ring.enqueue(&mut self.umem, 1, false) };
+    }
+
+    /// Lends the kernel as many buffers to receive into as it had at first, as far as they are there. The one given
+    /// back last, which is still in the cache, is lent first.
+    pub(crate) fn refill(&mut self) {
+        let spare = self.umem.allocatable().saturating_sub(SENDING_MAX as usize);
+        let count = spare.min(RECEIVED_MAX as usize - self.lent);
+        if count > 0 {
+            // SAFETY: as in `open`. Nothing is told to the kernel, so nothing can fail.
+            let lent = unsafe { self.rings.fill_ring.enqueue(&mut self.umem, count, false) };
+            self.lent += lent.unwrap_or(0);
+        }
     }
 
     /// Puts one packet down to be sent with the next [`Queue::flush`]. False if there is no room.

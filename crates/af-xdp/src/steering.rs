@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 
 use aya::maps::{HashMap, Map, MapData, XskMap};
 use aya::programs::{Xdp, XdpMode};
-use aya::{Ebpf, Pod};
+use aya::{Ebpf, EbpfLoader, Pod};
 
 use crate::error::OpenError;
 use crate::{IS_BUILT, Mode};
@@ -66,7 +66,9 @@ impl Steering {
         if !IS_BUILT {
             return Err(OpenError::NotBuilt);
         }
-        let mut program = Ebpf::load(OBJECT).map_err(|error| OpenError::at(interface, &error))?;
+        // The program needs nothing of the kernel's types, which take some 50 MiB to read.
+        let loaded = EbpfLoader::new().btf(None).load(OBJECT);
+        let mut program = loaded.map_err(|error| OpenError::at(interface, &error))?;
         let mut map = |name| program.take_map(name).expect("the object has this map");
         let ports = HashMap::try_from(map("PORTS")).expect("ports are a hash");
         let sockets: Map = map("SOCKETS");

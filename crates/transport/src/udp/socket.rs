@@ -379,7 +379,7 @@ impl DatagramSocket {
             if let Some((len_bytes, source)) = bypass.receive(&mut self.inbox.buffers[0], self.peer)
             {
                 let source = self.inbox.only_source.unwrap_or(source);
-                self.inbox.note_one(len_bytes, len_bytes, source);
+                self.note_one(len_bytes, source);
                 return Ok(true);
             }
             if !bypass.is_socket_due() {
@@ -420,11 +420,16 @@ impl DatagramSocket {
     fn receive_one(&mut self, source: SocketAddr) -> Result<usize, Errno> {
         let buffer = &mut self.inbox.buffers[0][..];
         let (len_bytes, _) = recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT)?;
-        let received = &buffer[..len_bytes];
-        // `recv` does not tell how long the datagrams of a train are; the first header does.
+        self.note_one(len_bytes, source);
+        Ok(1)
+    }
+
+    /// Notes the one message in the first buffer. Nobody has told how long the datagrams of a train are; the first
+    /// header does.
+    fn note_one(&mut self, len_bytes: usize, source: SocketAddr) {
+        let received = &self.inbox.buffers[0][..len_bytes];
         let segment_bytes = announced_bytes(received).unwrap_or(len_bytes).min(len_bytes);
         self.inbox.note_one(len_bytes, segment_bytes, source);
-        Ok(1)
     }
 
     fn receive_batch(&mut self) -> Result<usize, Errno> {
