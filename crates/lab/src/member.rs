@@ -58,7 +58,11 @@ fn separate(directory: &Directory, member: &Member) -> Result<(), StepError> {
     namespaces::set_host_name(&member.name)?;
     namespaces::mount_processes()?;
     namespaces::mount_machine(&directory.hosts_file())?;
-    namespaces::disable_ipv6()
+    namespaces::disable_ipv6()?;
+    match member.role {
+        Role::Switch => namespaces::bypass_bridge_filter(),
+        _ => Ok(()),
+    }
 }
 
 /// Configures this member's end of the network, starts its daemon, and listens for commands.

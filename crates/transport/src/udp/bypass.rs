@@ -7,15 +7,16 @@ use tributary_af_xdp::{PAYLOAD_BYTES_MAX, Port, Taken};
 
 use super::queue::Entry;
 
-/// The socket is polled once in so many polls in vain, and after a poll that found something there. What goes through
-/// the network stack although it should not is rare: trains of datagrams, packets with options, other queues.
+/// While frames come past the network stack, the socket is polled once in so many polls in vain. What comes through it
+/// are long trains of datagrams, fragments, packets of other queues, and everything if somebody detaches the program.
 const POLLS_PER_SOCKET: u32 = 16;
 
 /// See the module documentation.
 pub(super) struct Bypass {
     port: Port,
-    /// Polls until the socket's turn.
+    /// Polls in vain until the socket's turn. While frames come through it, every poll is.
     socket_due_in: u32,
+    is_socket_expected: bool,
     /// What is queued goes through the network stack.
     is_avoided: bool,
     /// The kernel had no room for what was taken.
@@ -24,7 +25,13 @@ pub(super) struct Bypass {
 
 impl Bypass {
     pub(super) fn new(port: Port) -> Self {
-        Self { port, socket_due_in: 0, is_avoided: false, has_unsent: false }
+        Self {
+            port,
+            socket_due_in: 0,
+            is_socket_expected: true,
+            is_avoided: false,
+            has_unsent: false,
+        }
     }
 
     /// The next datagram, from `peer` if that is given: its length and its source.
@@ -37,6 +44,7 @@ impl Bypass {
             let (len_bytes, source) = self.port.receive(buffer)?;
             let source = SocketAddr::V4(source);
             if peer.is_none_or(|peer| peer == source) {
+                self.is_socket_expected = false;
                 return Some((len_bytes, source));
             }
         }
@@ -44,14 +52,14 @@ impl Bypass {
 
     /// Whether a poll that found nothing here polls the socket, too.
     pub(super) fn is_socket_due(&mut self) -> bool {
-        let is_due = self.socket_due_in == 0;
+        let is_due = self.is_socket_expected || self.socket_due_in == 0;
         self.socket_due_in = if is_due { POLLS_PER_SOCKET } else { self.socket_due_in - 1 };
         is_due
     }
 
-    /// The next poll polls the socket, too.
+    /// The next polls poll the socket, too, until a frame comes past the network stack again.
     pub(super) fn expect_socket(&mut self) {
-        self.socket_due_in = 0;
+        self.is_socket_expected = true;
     }
 
     /// What is queued now goes through the network stack.
