@@ -28,6 +28,7 @@ KERNELS = ["bookworm", "bookworm-backports", "trixie-backports"]
 # The kernels for virtual machines are small, and have all that is needed without modules.
 PACKAGE = "linux-image-cloud-amd64"
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+TOOLS = ["apt-get", "apt-cache", "dpkg-deb", "qemu-system-x86_64", "busybox", "strip", "ldd"]
 # What the guest prints before its own lines, so that they are found among the kernel's.
 MARK = "tributary-guest"
 INIT = f"""#!/bin/busybox sh
@@ -38,8 +39,11 @@ CI=true TRIBUTARY_DIFFERENTIAL_ANY_KERNEL=1 RUST_BACKTRACE=1 /bin/differential k
 echo "{MARK} ended $?"
 /bin/busybox poweroff -f
 """
+# All that QEMU emulates but cmpxchg16b: with that of QEMU 7.2, Linux 6.12 crashed in 4 of 12 boots, without it in none.
+CPU = "max,cx16=off"
 # The lines of a console that are shown after a failure.
 SHOWN = 40
+HEADINGS = ["kernel", "product", "loaded", "instructions verified", "packets compared", "seconds", "note"]
 
 
 class Failure(Exception):
@@ -161,14 +165,12 @@ def packed(number, name, mode, content=b"", device=(0, 0)):
 def write_initramfs(target, test):
     """Writes all files that the guest has."""
     busybox = shutil.which("busybox")
-    if not busybox:
-        raise Failure("there is no busybox: install busybox-static")
     run("strip", "-o", target.with_name("differential"), test)
     files = {"/init": INIT.encode(), "/bin/busybox": pathlib.Path(busybox).read_bytes(),
              "/bin/differential": target.with_name("differential").read_bytes()}
     for library in {*libraries_of(test), *libraries_of(busybox)}:
         files[library] = pathlib.Path(library).read_bytes()
-    folders = {"/proc", "/sys", "/dev", "/tmp"} | {str(folder) for file in files for folder in pathlib.Path(file).parents}
+    folders = {str(folder) for file in files for folder in pathlib.Path(file).parents} | {"/proc", "/sys", "/dev", "/tmp"}
     entries = [(folder[1:], stat.S_IFDIR | 0o755) for folder in sorted(folders - {"/"})]
     entries += [("dev/console", stat.S_IFCHR | 0o600, b"", (5, 1))]
     entries += [(file[1:], stat.S_IFREG | 0o755, content) for file, content in files.items()]
@@ -178,10 +180,8 @@ def write_initramfs(target, test):
 
 def boot(kernel, initramfs, console, timeout_s):
     """Runs a virtual machine to its end."""
-    # With several processors, QEMU 7.2 does not emulate cmpxchg16b right, and Linux 6.12 crashes.
-    processors = "1"
     line = "console=ttyS0 loglevel=5 panic=-1 oops=panic"
-    words = ["qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-smp", processors, "-m", "1G", "-nodefaults",
+    words = ["qemu-system-x86_64", "-accel", "tcg", "-cpu", CPU, "-m", "1G", "-nodefaults",
              "-no-reboot", "-display", "none", "-serial", f"file:{console}", "-kernel", kernel, "-initrd", initramfs,
              "-append", line]
     try:
@@ -216,7 +216,7 @@ def judge(told):
 def warning_in(release, told):
     """The verifier's finding against itself, if there is one; other warnings are failures."""
     own = first(r"verifier bug: (REG INVARIANTS VIOLATION)", told)
-    if len(re.findall(r"WARNING: |BUG: ", told)) > bool(own):
+    if told.count("[ cut here ]") > bool(own):
         raise Failure(f"kernel {release} warns")
     return f"warns of its verifier: {own}" if own else ""
 
@@ -239,19 +239,21 @@ def test_kernel(name, initramfs, arguments):
 
 def main():
     arguments = parse_arguments()
+    if missing := [tool for tool in TOOLS if not shutil.which(tool)]:
+        sys.exit(f"run.py: this machine lacks {', '.join(missing)}")
     arguments.build.mkdir(parents=True, exist_ok=True)
     initramfs = arguments.build.resolve() / "initramfs.cpio.gz"
     try:
         write_initramfs(initramfs, build_test())
     except Failure as failure:
         sys.exit(f"run.py: {failure}")
-    rows, failures = [["kernel", "product", "loaded", "instructions verified", "packets compared", "seconds", "note"]], []
+    rows, failures = [HEADINGS], []
     for name in arguments.kernels:
         try:
             rows.append(test_kernel(name, initramfs, arguments))
         except Failure as failure:
             failures.append(f"{name}: {failure}")
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(HEADINGS))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
     for failure in failures:
