@@ -170,7 +170,8 @@ def write_initramfs(target, test):
              "/bin/differential": target.with_name("differential").read_bytes()}
     for library in {*libraries_of(test), *libraries_of(busybox)}:
         files[library] = pathlib.Path(library).read_bytes()
-    folders = {str(folder) for file in files for folder in pathlib.Path(file).parents} | {"/proc", "/sys", "/dev", "/tmp"}
+    folders = {"/proc", "/sys", "/dev", "/tmp"}
+    folders |= {str(folder) for file in files for folder in pathlib.Path(file).parents}
     entries = [(folder[1:], stat.S_IFDIR | 0o755) for folder in sorted(folders - {"/"})]
     entries += [("dev/console", stat.S_IFCHR | 0o600, b"", (5, 1))]
     entries += [(file[1:], stat.S_IFREG | 0o755, content) for file, content in files.items()]
