@@ -43,21 +43,15 @@ fn loaded() -> Result<(Program, Tables), String> {
 fn here() -> Host {
     let mut host = Host::here();
     if std::env::var("TRIBUTARY_DIFFERENTIAL_ANY_KERNEL").is_ok_and(|value| value == "1") {
-        println!("kernel {} is asked to load the program, whatever its release", host.release);
         host.release = format!("{}.{}", KERNEL_MIN.0, KERNEL_MIN.1);
     }
     host
 }
 
-/// What can be had here. Where it must be had, its lack is a failure.
-fn or_skipped<T>(possible: Result<T, String>) -> Option<T> {
+/// What can be had here, or why not. Where it must be had, its lack is a failure.
+fn here_or_skipped<T>(possible: Result<T, String>) -> Result<T, String> {
     let is_ci = std::env::var("CI").is_ok_and(|value| value == "true");
-    possible
-        .inspect_err(|reason| {
-            assert!(!is_ci, "not possible here: {reason}");
-            println!("SKIPPED: {reason}");
-        })
-        .ok()
+    possible.inspect_err(|reason| assert!(!is_ci, "not possible here: {reason}"))
 }
 
 /// Whether the product is to refuse a kernel of this release.
@@ -71,7 +65,10 @@ fn is_too_old(release: &str) -> bool {
 #[test]
 fn an_old_kernel_is_refused_by_name_and_another_has_the_program_at_an_interface() {
     let built = IS_BUILT.then_some(()).ok_or_else(|| LoadError::NotBuilt.to_string());
-    let Some(()) = or_skipped(built) else { return };
+    if let Err(reason) = here_or_skipped(built) {
+        println!("SKIPPED: {reason}");
+        return;
+    }
     let release = Host::here().release;
     if is_too_old(&release) {
         let refused = Program::load().err().expect("the kernel is too old");
@@ -82,17 +79,30 @@ fn an_old_kernel_is_refused_by_name_and_another_has_the_program_at_an_interface(
     }
     let lack = Host::here().check().err();
     assert!(!matches!(lack, Some(Lack::Kernel { .. })), "{lack:?}");
-    let Some((mut program, _tables)) = or_skipped(loaded()) else { return };
+    let (mut program, _tables) = match here_or_skipped(loaded()) {
+        Ok(loaded) => loaded,
+        Err(reason) => {
+            println!("SKIPPED: {reason}");
+            return;
+        }
+    };
     program.attach("lo").unwrap_or_else(|error| panic!("{error}"));
     println!("not refused: kernel {release} has the program at an interface");
 }
 
 #[test]
 fn kernel_and_user_space_do_the_same() {
-    let Some((mut program, mut tables)) = or_skipped(loaded()) else { return };
+    let (mut program, mut tables) = match here_or_skipped(loaded()) {
+        Ok(loaded) => loaded,
+        Err(reason) => {
+            println!("SKIPPED: {reason}");
+            return;
+        }
+    };
     let info = program.classifier().info().expect("a loaded program has one");
     println!(
-        "{:?} instructions verified, {} bytes translated",
+        "kernel {}: {:?} instructions verified, {} bytes translated",
+        Host::here().release,
         info.verified_instruction_count(),
         info.size_translated().unwrap_or(0)
     );
