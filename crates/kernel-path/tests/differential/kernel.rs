@@ -2,6 +2,10 @@
 //! to both, one by one (`BPF_PROG_TEST_RUN`); verdicts, the packet sent last, the slots and the counters
 //! are compared. Packets sent before the last go out of a loopback interface that is down, in a network
 //! namespace of the test's own.
+//!
+//! `TRIBUTARY_DIFFERENTIAL_ANY_KERNEL=1` loads the program also on a kernel that the product refuses, because
+//! links at traffic control do not end with the process there: to see whether the program is at fault too.
+//! `tests/kernels/run.py` boots such kernels.
 
 use aya::programs::{TestRun, TestRunOptions};
 use rand::seq::IndexedRandom;
@@ -9,7 +13,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use rustix::thread::UnshareFlags;
 use tributary_kernel_path::user_space::{UserSpace, Verdict};
-use tributary_kernel_path::{GroupTerms, Phase, Program, Tables};
+use tributary_kernel_path::{GroupTerms, Host, IS_BUILT, Lack, LoadError, Phase, Program, Tables};
 use tributary_protocol::Time;
 use tributary_wire::Sequence;
 use tributary_wire::frame::Subscription;
@@ -23,29 +27,82 @@ const SHOTS: usize = 200;
 /// The loopback interface of every network namespace.
 const INTERFACE: u32 = 1;
 
+/// The first kernel that has what the product needs.
+const KERNEL_MIN: (u32, u32) = (6, 6);
+
 /// The program in the kernel, and a network namespace for this thread.
 fn loaded() -> Result<(Program, Tables), String> {
     // SAFETY: this thread shares nothing else that a network namespace concerns.
     #[allow(unsafe_code, reason = "the call is unsafe for what other flags do")]
     let unshared = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) };
     unshared.map_err(|error| format!("no network namespace: {error}"))?;
-    Program::load().map_err(|error| error.to_string())
+    Program::load_on(&here()).map_err(|error| error.to_string())
+}
+
+/// This machine; with a release that is not refused, if that is asked for.
+fn here() -> Host {
+    let mut host = Host::here();
+    if std::env::var("TRIBUTARY_DIFFERENTIAL_ANY_KERNEL").is_ok_and(|value| value == "1") {
+        host.release = format!("{}.{}", KERNEL_MIN.0, KERNEL_MIN.1);
+    }
+    host
+}
+
+/// What can be had here, or why not. Where it must be had, its lack is a failure.
+fn here_or_skipped<T>(possible: Result<T, String>) -> Result<T, String> {
+    let is_ci = std::env::var("CI").is_ok_and(|value| value == "true");
+    possible.inspect_err(|reason| assert!(!is_ci, "not possible here: {reason}"))
+}
+
+/// Whether the product is to refuse a kernel of this release.
+fn is_too_old(release: &str) -> bool {
+    let mut numbers = release.split(|it: char| !it.is_ascii_digit()).map(str::parse);
+    let mut next =
+        || numbers.next().and_then(Result::ok).expect("a release begins with two numbers");
+    (next(), next()) < KERNEL_MIN
+}
+
+#[test]
+fn an_old_kernel_is_refused_by_name_and_another_has_the_program_at_an_interface() {
+    let built = IS_BUILT.then_some(()).ok_or_else(|| LoadError::NotBuilt.to_string());
+    if let Err(reason) = here_or_skipped(built) {
+        println!("SKIPPED: {reason}");
+        return;
+    }
+    let release = Host::here().release;
+    if is_too_old(&release) {
+        let refused = Program::load().err().expect("the kernel is too old");
+        let said = format!("kernel {release} is too old: the kernel path needs 6.6");
+        assert_eq!(refused.to_string(), said);
+        println!("refused: {refused}");
+        return;
+    }
+    let lack = Host::here().check().err();
+    assert!(!matches!(lack, Some(Lack::Kernel { .. })), "{lack:?}");
+    let (mut program, _tables) = match here_or_skipped(loaded()) {
+        Ok(loaded) => loaded,
+        Err(reason) => {
+            println!("SKIPPED: {reason}");
+            return;
+        }
+    };
+    program.attach("lo").unwrap_or_else(|error| panic!("{error}"));
+    println!("not refused: kernel {release} has the program at an interface");
 }
 
 #[test]
 fn kernel_and_user_space_do_the_same() {
-    let (mut program, mut tables) = match loaded() {
+    let (mut program, mut tables) = match here_or_skipped(loaded()) {
         Ok(loaded) => loaded,
         Err(reason) => {
-            let is_ci = std::env::var("CI").is_ok_and(|value| value == "true");
-            assert!(!is_ci, "not possible here: {reason}");
             println!("SKIPPED: {reason}");
             return;
         }
     };
     let info = program.classifier().info().expect("a loaded program has one");
     println!(
-        "{:?} instructions verified, {} bytes translated",
+        "kernel {}: {:?} instructions verified, {} bytes translated",
+        Host::here().release,
         info.verified_instruction_count(),
         info.size_translated().unwrap_or(0)
     );
