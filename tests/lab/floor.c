@@ -13,7 +13,7 @@
  *
  *   busy     SO_BUSY_POLL on what is received from; each process prints the socket's NAPI id as well
  *   prefer   SO_PREFER_BUSY_POLL besides
- *   gro      generic receive offload while the process runs: without it, or XDP, a veth has no NAPI
+ *   napi     an XDP program that passes everything, with which a veth has a NAPI instance
  *   uring    receives by io_uring, into buffers of a ring; completions are work of the process, which it
  *            does whenever it returns from a system call, sched_yield too
  *   defer    receives so, but that work waits until the process enters the ring
@@ -24,9 +24,9 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/ethtool.h>
+#include <linux/bpf.h>
+#include <linux/if_link.h>
 #include <linux/io_uring.h>
-#include <linux/sockios.h>
 #include <net/if.h>
 #include <netinet/tcp.h>
 #include <sched.h>
@@ -35,7 +35,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -46,7 +45,7 @@ enum { FRAME_BYTES = 72, CLIENTS_MAX = 64, PORT = 9900, WARM_ROUNDS = 200, TRIES
 
 static const char *const group_address = "239.255.78.1";
 static bool over_tcp, by_multicast;
-static bool is_busy, is_preferred, has_offload, by_ring, is_deferred, sends_by_ring;
+static bool is_busy, is_preferred, has_napi, by_ring, is_deferred, sends_by_ring;
 static int yields;
 
 static void fail(const char *what) {
@@ -100,12 +99,21 @@ static void print_napi(int socket) {
     }
 }
 
-static void set_offload(bool is_on) {
-    struct ethtool_value value = {.cmd = ETHTOOL_SGRO, .data = is_on};
-    struct ifreq request = {.ifr_name = "eth0", .ifr_data = (char *)&value};
-    int any = socket(AF_INET, SOCK_DGRAM, 0);
-    need(ioctl(any, SIOCETHTOOL, &request) == 0, "ETHTOOL_SGRO");
-    close(any);
+/* Gives the device a NAPI instance until the process ends: a veth has one only with an XDP program (or
+ * for segments to put together). This program lets everything pass. */
+static void give_napi(void) {
+    struct bpf_insn pass[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = XDP_PASS},
+                              {.code = BPF_JMP | BPF_EXIT}};
+    union bpf_attr program = {.prog_type = BPF_PROG_TYPE_XDP,
+                              .expected_attach_type = BPF_XDP,
+                              .insns = (__u64)(uintptr_t)pass,
+                              .insn_cnt = sizeof pass / sizeof *pass,
+                              .license = (__u64)(uintptr_t)"MIT"};
+    union bpf_attr link = {.link_create = {.attach_type = BPF_XDP, .flags = XDP_FLAGS_DRV_MODE}};
+    link.link_create.target_ifindex = if_nametoindex("eth0");
+    link.link_create.prog_fd = (__u32)syscall(SYS_bpf, BPF_PROG_LOAD, &program, sizeof program);
+    need((int)link.link_create.prog_fd >= 0, "BPF_PROG_LOAD");
+    need(syscall(SYS_bpf, BPF_LINK_CREATE, &link, sizeof link) >= 0, "BPF_LINK_CREATE");
 }
 
 /*
@@ -147,9 +155,9 @@ static void push_send(int socket, const void *frame, const struct sockaddr_in *t
     request->addr_len = target == NULL ? 0 : sizeof *target;
 }
 
-/* Submits what was pushed, does the completions' work, and sleeps until there are `wanted`. */
-static void enter_ring(unsigned wanted) {
-    long submitted = syscall(SYS_io_uring_enter, ring.number, ring.unsubmitted, wanted,
+/* Submits what was pushed, does the completions' work, and may sleep until there is one. */
+static void enter_ring(bool is_to_sleep) {
+    long submitted = syscall(SYS_io_uring_enter, ring.number, ring.unsubmitted, is_to_sleep ? 1 : 0,
                              IORING_ENTER_GETEVENTS, NULL, 0);
     need(submitted >= 0 || errno == EINTR, "io_uring_enter");
     ring.unsubmitted -= submitted > 0 ? (unsigned)submitted : 0;
@@ -203,7 +211,7 @@ static void open_ring(int socket) {
     }
     ring.socket = socket;
     push_receive();
-    enter_ring(0);
+    enter_ring(false);
 }
 
 /* Submits what is left, and lets go of the socket: at exit alone the kernel does that some time later, and
@@ -212,10 +220,10 @@ static void close_ring(void) {
     struct io_uring_sync_cancel_reg all = {.addr = TO_RECEIVE, .fd = -1,
                                            .timeout = {-1, -1}};
     if (ring.number > 0) {
-        enter_ring(0);
+        enter_ring(false);
         need(syscall(SYS_io_uring_register, ring.number, IORING_REGISTER_SYNC_CANCEL, &all, 1) == 0,
              "IORING_REGISTER_SYNC_CANCEL");
-        enter_ring(0);
+        enter_ring(false);
     }
 }
 
@@ -242,7 +250,8 @@ static int reap(void) {
 }
 
 /* Waits for a frame, and returns how many have come. Looks into memory alone, and enters the kernel to
- * yield, to submit, to sleep, or as deferred work waits there. */
+ * yield, to submit, to sleep, or as deferred work waits there. The server too sleeps until one frame comes,
+ * not all of them: deferred, one piece of work stands for many frames, and it would never be woken. */
 static int receive_by_ring(void) {
     int got = reap();
     for (int polls = 0; got == 0; polls++) {
@@ -461,7 +470,7 @@ static void read_mode(const char *mode, bool is_server) {
     }
     is_preferred = strstr(mode, "-prefer");
     is_busy = is_preferred || strstr(mode, "-busy");
-    has_offload = strstr(mode, "-gro");
+    has_napi = strstr(mode, "-napi");
     is_deferred = strstr(mode, "-defer");
     sends_by_ring = strstr(mode, "-sends");
     by_ring = is_deferred || sends_by_ring || strstr(mode, "-uring");
@@ -472,16 +481,13 @@ int main(int argc, char **argv) {
     bool is_server = strcmp(argv[1], "server") == 0;
     read_mode(argv[2], is_server);
     yields = atoi(argv[3]);
-    if (has_offload) {
-        set_offload(true);
+    if (has_napi) {
+        give_napi();
     }
     if (is_server) {
         serve(atoi(argv[4]), atoi(argv[5]), argv[6]);
     } else {
         ask(atoi(argv[4]), argv[5], argv[6]);
-    }
-    if (has_offload) {
-        set_offload(false);
     }
     return 0;
 }
