@@ -178,7 +178,7 @@ static void *map(size_t bytes, int flags, int file, off_t at) {
     return memory;
 }
 
-static void open_ring(int socket) {
+static void open_queues(void) {
     struct io_uring_params it = {.flags = IORING_SETUP_SINGLE_ISSUER};
     it.flags |= is_deferred ? IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG
                             : IORING_SETUP_COOP_TASKRUN;
@@ -201,6 +201,9 @@ static void open_ring(int socket) {
     for (unsigned at = 0; at < it.sq_entries; at++) {
         ((unsigned *)(queues + it.sq_off.array))[at] = at;
     }
+}
+
+static void open_buffers(void) {
     ring.buffers = map(BUFFERS * sizeof(struct io_uring_buf), MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     struct io_uring_buf_reg registration = {.ring_addr = (__u64)(uintptr_t)ring.buffers,
                                             .ring_entries = BUFFERS};
@@ -209,6 +212,11 @@ static void open_ring(int socket) {
     for (int index = 0; index < BUFFERS; index++) {
         give_buffer((unsigned short)index);
     }
+}
+
+static void open_ring(int socket) {
+    open_queues();
+    open_buffers();
     ring.socket = socket;
     push_receive();
     enter_ring(false);
@@ -217,11 +225,10 @@ static void open_ring(int socket) {
 /* Submits what is left, and lets go of the socket: at exit alone the kernel does that some time later, and
  * the next server would find its port taken. */
 static void close_ring(void) {
-    struct io_uring_sync_cancel_reg all = {.addr = TO_RECEIVE, .fd = -1,
-                                           .timeout = {-1, -1}};
+    struct io_uring_sync_cancel_reg request = {.addr = TO_RECEIVE, .fd = -1, .timeout = {-1, -1}};
     if (ring.number > 0) {
         enter_ring(false);
-        need(syscall(SYS_io_uring_register, ring.number, IORING_REGISTER_SYNC_CANCEL, &all, 1) == 0,
+        need(syscall(SYS_io_uring_register, ring.number, IORING_REGISTER_SYNC_CANCEL, &request, 1) == 0,
              "IORING_REGISTER_SYNC_CANCEL");
         enter_ring(false);
     }

@@ -20,9 +20,9 @@ ROOT = HERE.parent.parent
 SERVER = "10.77.1.1"
 MODES = "tcp,udp,multicast"
 # What may shorten the waits of plain sockets, for --modes.
-WAITS = ("udp,udp-busy,udp-prefer,udp-napi,udp-napi-busy,udp-napi-prefer,udp-uring-clients,udp-uring,udp-defer,udp-sends,"
-         "udp-defer-sends,multicast,multicast-prefer,multicast-uring-clients,multicast-uring,"
-         "multicast-defer,multicast-sends,multicast-defer-sends")
+WAITS = ("udp,udp-busy,udp-prefer,udp-napi,udp-napi-busy,udp-napi-prefer,udp-uring-clients,udp-uring,"
+         "udp-defer,udp-sends,udp-defer-sends,multicast,multicast-prefer,multicast-uring-clients,"
+         "multicast-uring,multicast-defer,multicast-sends,multicast-defer-sends")
 
 
 def parse_arguments():
