@@ -8,11 +8,26 @@
  * In each round every client sends one frame. When the server has all frames it answers all clients: over
  * TCP, by UDP, or by UDP with one answer to a multicast address. A process that waits yields YIELDS times
  * and then sleeps. The server prints microseconds a round.
+ *
+ * MODE is tcp, udp or multicast. To the latter two, words with a dash before each add:
+ *
+ *   busy     SO_BUSY_POLL on what is received from; each process prints the socket's NAPI id as well
+ *   prefer   SO_PREFER_BUSY_POLL besides
+ *   napi     an XDP program that passes everything, with which a veth has a NAPI instance
+ *   uring    receives by io_uring, into buffers of a ring; completions are work of the process, which it
+ *            does whenever it returns from a system call, sched_yield too
+ *   defer    receives so, but that work waits until the process enters the ring
+ *   sends    receives so and sends through the ring too, in one call with the wait if YIELDS is 0
+ *   clients  only clients do any of this
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/bpf.h>
+#include <linux/if_link.h>
+#include <linux/io_uring.h>
+#include <net/if.h>
 #include <netinet/tcp.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -20,14 +35,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { FRAME_BYTES = 72, CLIENTS_MAX = 64, PORT = 9900, WARM_ROUNDS = 200, TRIES = 200 };
+enum { FRAME_BYTES = 72, CLIENTS_MAX = 64, PORT = 9900, WARM_ROUNDS = 200, TRIES = 200, BUSY_US = 50 };
 
 static const char *const group_address = "239.255.78.1";
 static bool over_tcp, by_multicast;
+static bool is_busy, is_preferred, has_napi, by_ring, is_deferred, sends_by_ring;
 static int yields;
 
 static void fail(const char *what) {
@@ -58,6 +76,203 @@ static void set_no_delay(int socket) {
     need(setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0, "TCP_NODELAY");
 }
 
+/* Has the socket's calls poll the device for BUSY_US before they find nothing. */
+static void set_busy(int socket) {
+    int us = BUSY_US, on = 1;
+    if (is_busy) {
+        need(setsockopt(socket, SOL_SOCKET, SO_BUSY_POLL, &us, sizeof us) == 0, "SO_BUSY_POLL");
+    }
+    if (is_preferred) {
+        need(setsockopt(socket, SOL_SOCKET, SO_PREFER_BUSY_POLL, &on, sizeof on) == 0,
+             "SO_PREFER_BUSY_POLL");
+    }
+}
+
+/* Without the id of a NAPI instance, which received packets bring, there is nothing to poll. */
+static void print_napi(int socket) {
+    unsigned id = 0;
+    socklen_t size = sizeof id;
+    if (is_busy) {
+        need(getsockopt(socket, SOL_SOCKET, SO_INCOMING_NAPI_ID, &id, &size) == 0,
+             "SO_INCOMING_NAPI_ID");
+        printf("NAPI %u\n", id);
+    }
+}
+
+/* Gives the device a NAPI instance until the process ends: a veth has one only with an XDP program (or
+ * for segments to put together). This program lets everything pass. */
+static void give_napi(void) {
+    struct bpf_insn pass[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = XDP_PASS},
+                              {.code = BPF_JMP | BPF_EXIT}};
+    union bpf_attr program = {.prog_type = BPF_PROG_TYPE_XDP,
+                              .expected_attach_type = BPF_XDP,
+                              .insns = (__u64)(uintptr_t)pass,
+                              .insn_cnt = sizeof pass / sizeof *pass,
+                              .license = (__u64)(uintptr_t)"MIT"};
+    union bpf_attr link = {.link_create = {.attach_type = BPF_XDP, .flags = XDP_FLAGS_DRV_MODE}};
+    link.link_create.target_ifindex = if_nametoindex("eth0");
+    link.link_create.prog_fd = (__u32)syscall(SYS_bpf, BPF_PROG_LOAD, &program, sizeof program);
+    need((int)link.link_create.prog_fd >= 0, "BPF_PROG_LOAD");
+    need(syscall(SYS_bpf, BPF_LINK_CREATE, &link, sizeof link) >= 0, "BPF_LINK_CREATE");
+}
+
+/*
+ * A ring of io_uring that receives one socket's datagrams. The kernel takes each frame's memory from
+ * `buffers`, and reap() gives it back. One request serves for all frames, unless it fails.
+ */
+enum { ENTRIES = CLIENTS_MAX, BUFFERS = 2 * CLIENTS_MAX, TO_RECEIVE = 1, TO_SEND = 2 };
+
+static struct {
+    int number, socket;
+    unsigned unsubmitted, sq_mask, cq_mask, *sq_tail, *sq_flags, *cq_head, *cq_tail;
+    struct io_uring_sqe *requests;
+    struct io_uring_cqe *completions;
+    struct io_uring_buf_ring *buffers;
+} ring;
+static char ring_frames[BUFFERS][FRAME_BYTES];
+
+static struct io_uring_sqe *push_request(int opcode, int socket, int kind) {
+    unsigned tail = *ring.sq_tail;
+    struct io_uring_sqe *request = &ring.requests[tail & ring.sq_mask];
+    *request = (struct io_uring_sqe){.opcode = (__u8)opcode, .fd = socket, .user_data = (__u64)kind};
+    *ring.sq_tail = tail + 1; /* read by this thread only, in io_uring_enter */
+    ring.unsubmitted++;
+    return request;
+}
+
+static void push_receive(void) {
+    struct io_uring_sqe *request = push_request(IORING_OP_RECV, ring.socket, TO_RECEIVE);
+    request->ioprio = IORING_RECV_MULTISHOT;
+    request->flags = IOSQE_BUFFER_SELECT;
+}
+
+static void push_send(int socket, const void *frame, const struct sockaddr_in *target) {
+    struct io_uring_sqe *request = push_request(IORING_OP_SEND, socket, TO_SEND);
+    request->flags = IOSQE_CQE_SKIP_SUCCESS;
+    request->addr = (__u64)(uintptr_t)frame;
+    request->len = FRAME_BYTES;
+    request->addr2 = (__u64)(uintptr_t)target;
+    request->addr_len = target == NULL ? 0 : sizeof *target;
+}
+
+/* Submits what was pushed, does the completions' work, and may sleep until there is one. */
+static void enter_ring(bool is_to_sleep) {
+    long submitted = syscall(SYS_io_uring_enter, ring.number, ring.unsubmitted, is_to_sleep ? 1 : 0,
+                             IORING_ENTER_GETEVENTS, NULL, 0);
+    need(submitted >= 0 || errno == EINTR, "io_uring_enter");
+    ring.unsubmitted -= submitted > 0 ? (unsigned)submitted : 0;
+}
+
+static void give_buffer(unsigned short index) {
+    unsigned short tail = ring.buffers->tail;
+    struct io_uring_buf *buffer = &ring.buffers->bufs[tail % BUFFERS];
+    buffer->addr = (__u64)(uintptr_t)ring_frames[index];
+    buffer->len = FRAME_BYTES;
+    buffer->bid = index;
+    __atomic_store_n(&ring.buffers->tail, (unsigned short)(tail + 1), __ATOMIC_RELEASE);
+}
+
+static void *map(size_t bytes, int flags, int file, off_t at) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags | MAP_POPULATE, file, at);
+    need(memory != MAP_FAILED, "mmap");
+    return memory;
+}
+
+static void open_queues(void) {
+    struct io_uring_params it = {.flags = IORING_SETUP_SINGLE_ISSUER};
+    it.flags |= is_deferred ? IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG
+                            : IORING_SETUP_COOP_TASKRUN;
+    ring.number = (int)syscall(SYS_io_uring_setup, ENTRIES, &it);
+    need(ring.number >= 0, "io_uring_setup");
+    need(it.features & IORING_FEAT_SINGLE_MMAP, "both queues in one mapping");
+    size_t submissions = it.sq_off.array + it.sq_entries * sizeof(unsigned);
+    size_t completions = it.cq_off.cqes + it.cq_entries * sizeof(struct io_uring_cqe);
+    char *queues = map(submissions > completions ? submissions : completions, MAP_SHARED,
+                       ring.number, IORING_OFF_SQ_RING);
+    ring.requests = map(it.sq_entries * sizeof(struct io_uring_sqe), MAP_SHARED, ring.number,
+                        IORING_OFF_SQES);
+    ring.sq_tail = (unsigned *)(queues + it.sq_off.tail);
+    ring.sq_flags = (unsigned *)(queues + it.sq_off.flags);
+    ring.cq_head = (unsigned *)(queues + it.cq_off.head);
+    ring.cq_tail = (unsigned *)(queues + it.cq_off.tail);
+    ring.sq_mask = it.sq_entries - 1;
+    ring.cq_mask = it.cq_entries - 1;
+    ring.completions = (struct io_uring_cqe *)(queues + it.cq_off.cqes);
+    for (unsigned at = 0; at < it.sq_entries; at++) {
+        ((unsigned *)(queues + it.sq_off.array))[at] = at;
+    }
+}
+
+static void open_buffers(void) {
+    ring.buffers = map(BUFFERS * sizeof(struct io_uring_buf), MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct io_uring_buf_reg registration = {.ring_addr = (__u64)(uintptr_t)ring.buffers,
+                                            .ring_entries = BUFFERS};
+    need(syscall(SYS_io_uring_register, ring.number, IORING_REGISTER_PBUF_RING, &registration, 1) == 0,
+         "IORING_REGISTER_PBUF_RING");
+    for (int index = 0; index < BUFFERS; index++) {
+        give_buffer((unsigned short)index);
+    }
+}
+
+static void open_ring(int socket) {
+    open_queues();
+    open_buffers();
+    ring.socket = socket;
+    push_receive();
+    enter_ring(false);
+}
+
+/* Submits what is left, and lets go of the socket: at exit alone the kernel does that some time later, and
+ * the next server would find its port taken. */
+static void close_ring(void) {
+    struct io_uring_sync_cancel_reg request = {.addr = TO_RECEIVE, .fd = -1, .timeout = {-1, -1}};
+    if (ring.number > 0) {
+        enter_ring(false);
+        need(syscall(SYS_io_uring_register, ring.number, IORING_REGISTER_SYNC_CANCEL, &request, 1) == 0,
+             "IORING_REGISTER_SYNC_CANCEL");
+        enter_ring(false);
+    }
+}
+
+/* Takes what has completed; returns how many frames that were. */
+static int reap(void) {
+    unsigned head = *ring.cq_head, tail = __atomic_load_n(ring.cq_tail, __ATOMIC_ACQUIRE);
+    int got = 0;
+    for (; head != tail; head++) {
+        struct io_uring_cqe it = ring.completions[head & ring.cq_mask];
+        if (it.res < 0 && !(it.user_data == TO_RECEIVE && it.res == -ENOBUFS)) {
+            errno = -it.res;
+            fail(it.user_data == TO_RECEIVE ? "receiving by the ring" : "sending by the ring");
+        }
+        if (it.flags & IORING_CQE_F_BUFFER) {
+            give_buffer((unsigned short)(it.flags >> IORING_CQE_BUFFER_SHIFT));
+            got += it.res == FRAME_BYTES;
+        }
+        if (it.user_data == TO_RECEIVE && !(it.flags & IORING_CQE_F_MORE)) {
+            push_receive();
+        }
+    }
+    __atomic_store_n(ring.cq_head, head, __ATOMIC_RELEASE);
+    return got;
+}
+
+/* Waits for a frame, and returns how many have come. Looks into memory alone, and enters the kernel to
+ * yield, to submit, to sleep, or as deferred work waits there. The server too sleeps until one frame comes,
+ * not all of them: deferred, one piece of work stands for many frames, and it would never be woken. */
+static int receive_by_ring(void) {
+    int got = reap();
+    for (int polls = 0; got == 0; polls++) {
+        unsigned flags = __atomic_load_n(ring.sq_flags, __ATOMIC_RELAXED);
+        if (polls >= yields || ring.unsubmitted > 0 || flags & IORING_SQ_TASKRUN) {
+            enter_ring(polls >= yields);
+        } else {
+            sched_yield();
+        }
+        got = reap();
+    }
+    return got;
+}
+
 /* The server's sockets: one for UDP, or one for each client, watched with edge triggers. */
 static int datagrams, watcher, links[CLIENTS_MAX];
 static struct sockaddr_in senders[CLIENTS_MAX];
@@ -71,6 +286,7 @@ static void open_server(int clients, const char *own_ip) {
         need(bind(datagrams, (struct sockaddr *)&any, sizeof any) == 0, "bind");
         need(setsockopt(datagrams, IPPROTO_IP, IP_MULTICAST_IF, &own, sizeof own) == 0,
              "IP_MULTICAST_IF");
+        set_busy(datagrams);
         return;
     }
     int listener = socket(AF_INET, SOCK_STREAM, 0);
@@ -137,10 +353,15 @@ static int receive_datagrams(int clients, bool is_first_round) {
 static void answer(int clients) {
     static char frame[FRAME_BYTES];
     struct iovec piece = {frame, FRAME_BYTES};
-    struct sockaddr_in group = address(group_address, PORT + 1);
+    static struct sockaddr_in group;
+    group = address(group_address, PORT + 1);
     if (over_tcp) {
         for (int client = 0; client < clients; client++) {
             need(send(links[client], frame, FRAME_BYTES, 0) == FRAME_BYTES, "send");
+        }
+    } else if (sends_by_ring) {
+        for (int at = 0; at < (by_multicast ? 1 : clients); at++) {
+            push_send(datagrams, frame, by_multicast ? &group : &senders[at]);
         }
     } else if (by_multicast) {
         need(sendto(datagrams, frame, FRAME_BYTES, 0, (struct sockaddr *)&group, sizeof group) > 0,
@@ -157,20 +378,33 @@ static void answer(int clients) {
     }
 }
 
+static int receive(int clients, int round) {
+    /* A ring's frames come without their senders, so the first round takes calls. */
+    if (by_ring && round > 0) {
+        return receive_by_ring();
+    }
+    return over_tcp ? receive_links() : receive_datagrams(clients, round == 0);
+}
+
 static void serve(int clients, int rounds, const char *own_ip) {
     double started = 0;
     need(clients <= CLIENTS_MAX, "too many clients");
     open_server(clients, own_ip);
     for (int round = 0; round < rounds; round++) {
         for (int got = 0; got < clients;) {
-            got += over_tcp ? receive_links() : receive_datagrams(clients, round == 0);
+            got += receive(clients, round);
+        }
+        if (by_ring && round == 0) {
+            open_ring(datagrams);
         }
         if (round == WARM_ROUNDS) {
             started = now_us();
         }
         answer(clients);
     }
+    close_ring();
     printf("%.2f\n", (now_us() - started) / (rounds - WARM_ROUNDS));
+    print_napi(datagrams);
 }
 
 static int open_multicast_receiver(const char *own_ip) {
@@ -195,6 +429,14 @@ static void await_answer(int from) {
     }
 }
 
+static void send_frame(int link, const char *frame) {
+    /* The first datagrams are refused until the server is there. */
+    for (int tries = 0; send(link, frame, FRAME_BYTES, 0) != FRAME_BYTES; tries++) {
+        need(errno == ECONNREFUSED && tries < TRIES, "send");
+        usleep(20000);
+    }
+}
+
 static void ask(int rounds, const char *server_ip, const char *own_ip) {
     struct sockaddr_in server = address(server_ip, PORT);
     char frame[FRAME_BYTES] = {0};
@@ -207,22 +449,49 @@ static void ask(int rounds, const char *server_ip, const char *own_ip) {
     if (over_tcp) {
         set_no_delay(link);
     }
+    set_busy(receiver);
     for (int round = 0; round < rounds; round++) {
-        /* The first datagrams are refused until the server is there. */
-        for (int tries = 0; send(link, frame, FRAME_BYTES, 0) != FRAME_BYTES; tries++) {
-            need(errno == ECONNREFUSED && tries < TRIES, "send");
-            usleep(20000);
+        if (sends_by_ring && round > 0) {
+            push_send(link, frame, NULL);
+        } else {
+            send_frame(link, frame);
         }
-        await_answer(receiver);
+        if (by_ring && round > 0) {
+            receive_by_ring();
+        } else {
+            await_answer(receiver);
+        }
+        if (by_ring && round == 0) {
+            open_ring(receiver);
+        }
     }
+    close_ring();
+    print_napi(receiver);
+}
+
+static void read_mode(const char *mode, bool is_server) {
+    over_tcp = strcmp(mode, "tcp") == 0;
+    by_multicast = strncmp(mode, "multicast", strlen("multicast")) == 0;
+    if (is_server && strstr(mode, "-clients")) {
+        return;
+    }
+    is_preferred = strstr(mode, "-prefer");
+    is_busy = is_preferred || strstr(mode, "-busy");
+    has_napi = strstr(mode, "-napi");
+    is_deferred = strstr(mode, "-defer");
+    sends_by_ring = strstr(mode, "-sends");
+    by_ring = is_deferred || sends_by_ring || strstr(mode, "-uring");
 }
 
 int main(int argc, char **argv) {
     need(argc == 7, "usage: see the top of the file");
-    over_tcp = strcmp(argv[2], "tcp") == 0;
-    by_multicast = strcmp(argv[2], "multicast") == 0;
+    bool is_server = strcmp(argv[1], "server") == 0;
+    read_mode(argv[2], is_server);
     yields = atoi(argv[3]);
-    if (strcmp(argv[1], "server") == 0) {
+    if (has_napi) {
+        give_napi();
+    }
+    if (is_server) {
         serve(atoi(argv[4]), atoi(argv[5]), argv[6]);
     } else {
         ask(atoi(argv[4]), argv[5], argv[6]);

@@ -2,7 +2,8 @@
 """Measures the least that an operation of 8 hosts through one node costs on this machine.
 
 Runs floor.c on a lab: one server in the place of the aggregation node, one client on each host, frames
-of the length that 8 bytes need, and only system calls. Prints medians over interleaved runs.
+of the length that 8 bytes need, and only system calls. Prints medians over interleaved runs. floor.c says
+what the modes are.
 """
 
 import argparse
@@ -17,7 +18,11 @@ from labs import finish, start
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 SERVER = "10.77.1.1"
-MODES = ["tcp", "udp", "multicast"]
+MODES = "tcp,udp,multicast"
+# What may shorten the waits of plain sockets, for --modes.
+WAITS = ("udp,udp-busy,udp-prefer,udp-napi,udp-napi-busy,udp-napi-prefer,udp-uring-clients,udp-uring,"
+         "udp-defer,udp-sends,udp-defer-sends,multicast,multicast-prefer,multicast-uring-clients,"
+         "multicast-uring,multicast-defer,multicast-sends,multicast-defer-sends")
 
 
 def parse_arguments():
@@ -28,6 +33,8 @@ def parse_arguments():
     parser.add_argument("--hosts", type=int, default=8)
     parser.add_argument("--exchanges", type=int, default=10000, help="exchanges of one run")
     parser.add_argument("--rounds", type=int, default=5, help="runs of every mode")
+    parser.add_argument("--modes", default=MODES, help="by commas, or 'waits' for busy polling and "
+                        "io_uring beside plain calls (default %(default)s)")
     parser.add_argument("--yields", default="64,0",
                         help="how often to yield before sleeping, by commas (default %(default)s)")
     return parser.parse_args()
@@ -53,7 +60,8 @@ class Lab:
         return start([self.program, "lab", "exec", "--name", self.name, member, "--", *words])
 
     def run(self, program, mode, yields, arguments):
-        """Microseconds an exchange."""
+        """Microseconds an exchange, and how many of the processes had a NAPI instance to poll; None where
+        they did not try."""
         server = self.start("leaf0-an", [program, "server", mode, yields, arguments.hosts,
                                          arguments.exchanges, SERVER])
         time.sleep(0.3)
@@ -61,7 +69,9 @@ class Lab:
                                            SERVER, f"10.77.2.{host + 1}"])
                    for host in range(arguments.hosts)]
         outputs = finish(f"{mode} with {yields} yields", [server, *clients], 130)
-        return float(outputs[0][0])
+        took, *_ = outputs[0][0].split()
+        ids = [int(stdout.split()[-1]) for stdout, _ in outputs if "NAPI" in stdout]
+        return float(took), sum(map(bool, ids)) if ids else None
 
 
 def main():
@@ -70,7 +80,8 @@ def main():
     program = (arguments.build / "floor").resolve()
     subprocess.run(["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", HERE / "floor.c",
                     "-o", program], check=True)
-    cases = [(mode, int(yields)) for yields in arguments.yields.split(",") for mode in MODES]
+    modes = WAITS if arguments.modes == "waits" else arguments.modes
+    cases = [(mode, int(yields)) for yields in arguments.yields.split(",") for mode in modes.split(",")]
     found = {case: [] for case in cases}
     with Lab(arguments) as lab:
         for _ in range(arguments.rounds):
@@ -79,7 +90,10 @@ def main():
     print(f"{arguments.hosts} hosts, {os.cpu_count()} cores, us an exchange: median, least")
     for (mode, yields), runs in found.items():
         wait = f"{yields} yields" if yields else "sleeping"
-        print(f"{mode:>10} {wait:>10} {statistics.median(runs):8.1f} {min(runs):8.1f}")
+        took = [us for us, _ in runs]
+        polled = runs[-1][1]
+        note = "" if polled is None else f"  {polled} processes have a NAPI to poll"
+        print(f"{mode:>23} {wait:>10} {statistics.median(took):8.1f} {min(took):8.1f}{note}")
 
 
 if __name__ == "__main__":
