@@ -56,7 +56,7 @@ def parse_arguments():
                         help=f"default: {' '.join(KERNELS)}")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/kernels",
                         help="folder for kernels and consoles (default %(default)s)")
-    parser.add_argument("--mirror", default="http://deb.debian.org/debian", help="default %(default)s")
+    parser.add_argument("--mirror", help="of Debian; default: the first that apt has")
     parser.add_argument("--refresh", action="store_true", help="ask apt anew also for kernels that are there")
     parser.add_argument("--timeout", type=int, default=900, help="seconds for one kernel (default %(default)s)")
     return parser.parse_args()
@@ -75,6 +75,14 @@ def first(pattern, text):
     """What the group of a pattern matches first, if it does."""
     found = re.search(pattern, text)
     return found[1] if found else None
+
+
+def first_mirror():
+    """Where apt gets packages of Debian from."""
+    mirrors = run("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages").split()
+    if not mirrors:
+        raise Failure("apt knows no mirror: name one with --mirror")
+    return mirrors[0]
 
 
 class Apt:

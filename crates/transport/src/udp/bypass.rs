@@ -67,15 +67,19 @@ impl Bypass {
         self.is_avoided = true;
     }
 
-    /// Sends queued frames to `peer`, and says how many were taken. None if they are to go through the network stack.
+    /// Sends queued frames to `peer`, and says how many were taken. None if they are to go through the network stack: a
+    /// train crosses it once, and past it there are none (4 KiB from 8 hosts: 70 us, and 103 as single packets).
     pub(super) fn send(
         &mut self,
         peer: SocketAddrV4,
         entries: &[Entry],
         bytes: &[u8],
+        sends_trains: bool,
     ) -> Option<usize> {
         let fits = |entry: &Entry| entry.target.is_none() && entry.len_bytes <= PAYLOAD_BYTES_MAX;
-        if self.is_avoided || !self.port.can_send() || !entries.iter().all(fits) {
+        let is_train = sends_trains && entries.len() > 1;
+        let is_possible = self.port.can_send() && entries.iter().all(fits);
+        if self.is_avoided || is_train || !is_possible {
             self.is_avoided = false;
             return None;
         }

@@ -280,7 +280,7 @@ impl DatagramSocket {
         if entries.is_empty() {
             return None;
         }
-        let count = bypass.send(peer, entries, bytes)?;
+        let count = bypass.send(peer, entries, bytes, self.sends_trains)?;
         self.stats.send_calls += 1;
         self.stats.sent += count as u64;
         Some(count)
