@@ -1,0 +1,90 @@
+//! A veth link between two network namespaces, each of a thread of the test.
+#![allow(clippy::print_stdout, reason = "says what was not possible")]
+
+use std::net::Ipv4Addr;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::{self, JoinHandle};
+
+use rustix::thread::{UnshareFlags, gettid};
+use tributary_af_xdp::IS_BUILT;
+
+/// This end's address; its interface is called `near`.
+pub(crate) const NEAR: Ipv4Addr = Ipv4Addr::new(10, 93, 0, 1);
+/// The other end's.
+pub(crate) const FAR: Ipv4Addr = Ipv4Addr::new(10, 93, 0, 2);
+
+/// The other end's thread. It is told that the test is over when this is dropped.
+pub(crate) struct Link {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Runs `near` at one end of a link while `far` runs at the other, in namespaces of their own. Where that is not
+/// possible, says why; a CI run must be able to.
+pub(crate) fn on_a_link(
+    far: impl FnOnce(&AtomicBool) + Send + 'static,
+    near: impl FnOnce(Link) + Send + 'static,
+) {
+    let ran = thread::spawn(move || match connect(far) {
+        Ok(link) => near(link),
+        Err(reason) => {
+            let is_ci = std::env::var("CI").is_ok_and(|value| value == "true");
+            assert!(!is_ci, "not possible here: {reason}");
+            println!("SKIPPED: {reason}");
+        }
+    });
+    ran.join().unwrap();
+}
+
+/// Puts this thread into a network namespace of its own, with a link to that of another thread.
+fn connect(far: impl FnOnce(&AtomicBool) + Send + 'static) -> Result<Link, String> {
+    if !IS_BUILT {
+        return Err("AF_XDP is not built".to_owned());
+    }
+    leave_network()?;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (tell, told) = channel();
+    let (connected, is_connected) = channel();
+    let thread = thread::spawn({
+        let is_over = Arc::clone(&is_over);
+        move || {
+            leave_network().unwrap();
+            tell.send(gettid()).unwrap();
+            is_connected.recv().unwrap();
+            ip("addr add 10.93.0.2/24 dev far");
+            ip("link set far up");
+            ip("route add 239.0.0.0/8 dev far");
+            tell.send(gettid()).unwrap();
+            far(&is_over);
+        }
+    });
+    let number = told.recv().unwrap().as_raw_nonzero();
+    ip(&format!("link add near type veth peer name far netns {number}"));
+    ip("addr add 10.93.0.1/24 dev near");
+    ip("link set near up");
+    connected.send(()).unwrap();
+    told.recv().unwrap();
+    Ok(Link { is_over, thread: Some(thread) })
+}
+
+fn leave_network() -> Result<(), String> {
+    // SAFETY: this thread shares nothing else that a network namespace concerns.
+    #[allow(unsafe_code, reason = "the call is unsafe for what other flags do")]
+    let unshared = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) };
+    unshared.map_err(|error| format!("no network namespace: {error}"))
+}
+
+fn ip(words: &str) {
+    let done = Command::new("ip").args(words.split(' ')).output().unwrap();
+    assert!(done.status.success(), "ip {words}: {}", String::from_utf8_lossy(&done.stderr));
+}
