@@ -17,7 +17,7 @@ use crate::Mode;
 use crate::doorbell::Doorbell;
 use crate::error::OpenError;
 use crate::headers::{self, Arrived, Route};
-use crate::queue::{HELD_MAX, Queue};
+use crate::queue::{HELD_MAX, Queue, Share};
 use crate::steering::{QUEUES_MAX, Steering};
 
 /// Packets taken from a queue at once.
@@ -94,8 +94,8 @@ impl Interface {
         let mut steering = Steering::attach(&name, mode)?;
         let mut queues = Vec::new();
         for number in 0..count {
-            let queue =
-                Queue::open(index, number, mode).map_err(|error| OpenError::at(&name, &*error))?;
+            let queue = Queue::open(index, number, Share::of(number, count), mode)
+                .map_err(|error| OpenError::at(&name, &*error))?;
             steering.give(&name, number, &queue.raw_fd())?;
             queues.push(queue);
         }

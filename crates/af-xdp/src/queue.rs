@@ -14,8 +14,9 @@ use xdp::{RingConfigBuilder, WakableRings};
 
 use crate::Mode;
 
-/// Packets that may lie at a queue until this process polls it.
+/// Packets that may lie at all queues of an interface together until this process polls them, and at one at least.
 const RECEIVED_MAX: u32 = 1024;
+const RECEIVED_MIN: u32 = 64;
 /// Packets on their way out.
 const SENT_MAX: u32 = 64;
 /// System calls that send what was put down together: the kernel takes 32 packets in one.
@@ -24,13 +25,37 @@ const CALLS_MAX: u32 = 4;
 pub(crate) const HELD_MAX: usize = 1024;
 /// What is put down, lies in the ring, or is on its way.
 const SENDING_MAX: u32 = 3 * SENT_MAX;
-/// Buffers, of 2 KiB.
-const BUFFERS: u32 = RECEIVED_MAX + HELD_MAX as u32 + SENDING_MAX;
+/// Packets that wait for ports and came by one queue, at least.
+const HELD_MIN: u32 = 64;
+
+/// How large a queue is: its interface's packets are shared out among all of them, so that many queues do not take
+/// more memory than a few. In all 4.4 MiB, or 256 KiB a queue if there are more than 16.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    received: u32,
+    held: u32,
+    sending: u32,
+}
+
+impl Share {
+    /// Of the queue `number`, of `count`. The first one sends.
+    pub(crate) fn of(number: u32, count: u32) -> Self {
+        let received = (RECEIVED_MAX / count.next_power_of_two()).max(RECEIVED_MIN);
+        let held = (HELD_MAX as u32 / count).max(HELD_MIN);
+        Self { received, held, sending: if number == 0 { SENDING_MAX } else { 0 } }
+    }
+
+    /// Buffers of 2 KiB.
+    fn buffers(self) -> u32 {
+        self.received + self.held + self.sending
+    }
+}
 
 /// See the module documentation.
 pub(crate) struct Queue {
     rings: WakableRings,
     outgoing: HeapSlab,
+    share: Share,
     /// Buffers that the kernel has to receive into, and received packets not taken yet.
     lent: usize,
     /// Packets lie in the ring that the kernel has not taken.
@@ -48,30 +73,31 @@ impl Queue {
     pub(crate) fn open(
         interface: u32,
         queue: u32,
+        share: Share,
         mode: Mode,
     ) -> Result<Self, Box<dyn Error + 'static>> {
         let memory = UmemCfgBuilder {
             frame_size: FrameSize::TwoK,
-            frame_count: BUFFERS,
+            frame_count: share.buffers(),
             ..UmemCfgBuilder::default()
         };
         let mut umem = Umem::map(memory.build()?)?;
         let config = RingConfigBuilder {
-            rx_count: RECEIVED_MAX,
-            fill_count: RECEIVED_MAX,
-            tx_count: SENT_MAX,
+            rx_count: share.received,
+            fill_count: share.received,
+            tx_count: if share.sending > 0 { SENT_MAX } else { 0 },
             completion_count: SENT_MAX,
         };
         let mut builder = XdpSocketBuilder::new()?;
         let (mut rings, mut flags) = builder.build_wakable_rings(&umem, config.build()?)?;
         // SAFETY: the memory is dropped last, behind the socket.
-        let lent = unsafe { rings.fill_ring.enqueue(&mut umem, RECEIVED_MAX as usize, false)? };
+        let lent = unsafe { rings.fill_ring.enqueue(&mut umem, share.received as usize, false)? };
         if mode == Mode::Generic {
             flags.force_copy();
         }
         let socket = builder.bind(NicIndex::new(interface), queue, flags)?;
         let outgoing = HeapSlab::with_capacity(SENT_MAX as usize);
-        Ok(Self { rings, outgoing, lent, has_unsent: false, socket, umem })
+        Ok(Self { rings, outgoing, share, lent, has_unsent: false, socket, umem })
     }
 
     pub(crate) fn raw_fd(&self) -> RawFd {
@@ -99,8 +125,8 @@ impl Queue {
     /// Lends the kernel as many buffers to receive into as it had at first, as far as they are there. The one given
     /// back last, which is still in the cache, is lent first.
     pub(crate) fn refill(&mut self) {
-        let spare = self.umem.allocatable().saturating_sub(SENDING_MAX as usize);
-        let count = spare.min(RECEIVED_MAX as usize - self.lent);
+        let spare = self.umem.allocatable().saturating_sub(self.share.sending as usize);
+        let count = spare.min(self.share.received as usize - self.lent);
         if count > 0 {
             // SAFETY: as in `open`. Nothing is told to the kernel, so nothing can fail.
             let lent = unsafe { self.rings.fill_ring.enqueue(&mut self.umem, count, false) };
@@ -143,5 +169,19 @@ impl Queue {
             };
         }
         !self.has_unsent && self.outgoing.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_queues_take_little_more_memory_than_one() {
+        let bytes = |count| (0..count).map(|it| Share::of(it, count).buffers() * 2048).sum::<u32>();
+        assert_eq!(bytes(1), (1024 + 1024 + 192) * 2048);
+        assert!((1..=16).all(|count| bytes(count) <= bytes(1)), "{:?}", [1, 3, 16].map(bytes));
+        assert!(bytes(64) <= 64 * 256 * 1024 + 192 * 2048);
+        assert!((1..=64).all(|count| Share::of(0, count).received.is_power_of_two()));
     }
 }

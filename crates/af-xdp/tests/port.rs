@@ -60,12 +60,12 @@ fn echo(orders: &Receiver<Order>, is_over: &AtomicBool) {
     }
 }
 
-/// Runs a test with a link, in both modes.
+/// Runs a test with a link, in both modes, and with several queues.
 fn on_a_link(test: fn(&Far, Mode)) {
-    for mode in [Mode::Generic, Mode::Native] {
+    for (mode, queues) in [(Mode::Generic, 1), (Mode::Native, 1), (Mode::Native, 3)] {
         let (orders, received) = channel();
         let far = move |is_over: &AtomicBool| echo(&received, is_over);
-        link::on_a_link(far, move |link| test(&Far { orders, _link: link }, mode));
+        link::on_a_link(queues, far, move |link| test(&Far { orders, _link: link }, mode));
     }
 }
 

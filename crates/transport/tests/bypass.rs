@@ -58,7 +58,7 @@ fn echo(is_over: &AtomicBool) {
 /// Runs a test with a socket that bypasses the stack, in both modes.
 fn bypassing(test: fn(DatagramSocket, Mode)) {
     for mode in [Mode::Generic, Mode::Native] {
-        link::on_a_link(echo, move |_link| {
+        link::on_a_link(1, echo, move |_link| {
             let mut socket = DatagramSocket::bind(SocketAddr::from((NEAR, 0))).unwrap();
             let SocketAddr::V4(address) = socket.address().unwrap() else { panic!("IPv4") };
             socket.bypass_stack(Port::open(NEAR, address, mode).unwrap());

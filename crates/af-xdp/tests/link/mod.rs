@@ -29,13 +29,14 @@ impl Drop for Link {
     }
 }
 
-/// Runs `near` at one end of a link while `far` runs at the other, in namespaces of their own. Where that is not
-/// possible, says why; a CI run must be able to.
+/// Runs `near` at one end of a link while `far` runs at the other, in namespaces of their own; each end has so many
+/// queues. Where that is not possible, says why; a CI run must be able to.
 pub(crate) fn on_a_link(
+    queues: u32,
     far: impl FnOnce(&AtomicBool) + Send + 'static,
     near: impl FnOnce(Link) + Send + 'static,
 ) {
-    let ran = thread::spawn(move || match connect(far) {
+    let ran = thread::spawn(move || match connect(queues, far) {
         Ok(link) => near(link),
         Err(reason) => {
             let is_ci = std::env::var("CI").is_ok_and(|value| value == "true");
@@ -47,7 +48,7 @@ pub(crate) fn on_a_link(
 }
 
 /// Puts this thread into a network namespace of its own, with a link to that of another thread.
-fn connect(far: impl FnOnce(&AtomicBool) + Send + 'static) -> Result<Link, String> {
+fn connect(queues: u32, far: impl FnOnce(&AtomicBool) + Send + 'static) -> Result<Link, String> {
     if !IS_BUILT {
         return Err("AF_XDP is not built".to_owned());
     }
@@ -69,7 +70,8 @@ fn connect(far: impl FnOnce(&AtomicBool) + Send + 'static) -> Result<Link, Strin
         }
     });
     let number = told.recv().unwrap().as_raw_nonzero();
-    ip(&format!("link add near type veth peer name far netns {number}"));
+    let count = format!("numrxqueues {queues} numtxqueues {queues}");
+    ip(&format!("link add near {count} type veth peer name far {count} netns {number}"));
     ip("addr add 10.93.0.1/24 dev near");
     ip("link set near up");
     connected.send(()).unwrap();
