@@ -12,7 +12,7 @@ use super::identity::Identity;
 use super::options::options;
 
 /// How long a caller may take to say who it is.
-const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Callers that have not said so far who they are; more are turned away.
 const PENDING_MAX: usize = 64;
 

@@ -47,6 +47,8 @@ pub(super) struct Peers {
     was_called: bool,
     /// A link may have taken what the kernel had no room for. Rounds in which none has are most of them.
     has_rest: bool,
+    /// A host was called that may not know who has called.
+    has_ungreeted: bool,
 }
 
 /// An alarm on its way to host 0.
@@ -90,6 +92,7 @@ impl Peers {
             raising: None,
             was_called: false,
             has_rest: false,
+            has_ungreeted: false,
         }
     }
 
@@ -107,8 +110,24 @@ impl Peers {
                 link.authenticate_in_order(key, 0);
             }
             peer.link = Some(link);
+            self.has_ungreeted = true;
         }
         Ok(())
+    }
+
+    /// Says who this host is to all that it has called, as soon as they answer: until they know, they take it for a
+    /// stranger, and turn it away before an operation gets to them that waits for somebody else.
+    fn greet_called(&mut self) {
+        let edge = self.edge();
+        self.has_ungreeted = false;
+        for peer in self.peers.iter_mut().filter(|peer| peer.link.is_some() && !peer.is_greeted) {
+            match peer.greet(edge) {
+                Ok(Sent::Taken) => self.has_rest = true,
+                Ok(Sent::Full) => self.has_ungreeted = true,
+                // The operation finds that out when it gets there.
+                Err(_) => {}
+            }
+        }
     }
 
     /// Calls a host anew whose link has ended, so that it can be told why there is no going on: if this
@@ -241,6 +260,9 @@ impl Peers {
     pub(super) fn flush(&mut self) -> Sent {
         if self.raising.is_some() {
             self.push_alarm();
+        }
+        if self.has_ungreeted {
+            self.greet_called();
         }
         let mut all = Sent::Taken;
         if !self.has_rest {

@@ -321,6 +321,24 @@ fn strangers_are_turned_away() {
     }
 }
 
+/// Who has called waits for a host that is late, longer than strangers may take to say who they are.
+#[test]
+fn a_host_may_be_late_for_the_first_operation() {
+    for identity in identities() {
+        let (hosts, _) = listening(4, AlgorithmChoice::RecursiveDoubling, identity);
+        let sums = on_all(hosts, |host, mut links| {
+            if host == 0 {
+                std::thread::sleep(listener::GREETING_TIMEOUT + Duration::from_secs(1));
+            }
+            let mut vector = [host as f32 + 1.0];
+            let done = allreduce(&mut links, &mut vector);
+            links.leave();
+            done.map(|()| vector[0])
+        });
+        assert_eq!(sums, [Ok(10.0); 4]);
+    }
+}
+
 #[test]
 fn a_host_is_called_by_links_frames_and_alarms_but_not_by_what_is_over() {
     let epoch = Epoch(1);
