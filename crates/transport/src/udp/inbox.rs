@@ -33,10 +33,7 @@ impl Inbox {
         let nothing =
             Incoming { len_bytes: 0, source: SocketAddr::from(([0; 4], 0)), segment_bytes: 0 };
         Self {
-            // Pages that no message reaches cost nothing.
-            buffers: (0..RECEIVE_BATCH)
-                .map(|_| vec![0; MESSAGE_BYTES_MAX].into_boxed_slice())
-                .collect(),
+            buffers: vec![buffer()],
             messages: [nothing; RECEIVE_BATCH],
             count: 0,
             next: 0,
@@ -44,6 +41,14 @@ impl Inbox {
             is_drained: false,
             asks: FEW,
             only_source: None,
+        }
+    }
+
+    /// Sees to it that there is a buffer for each message that the next call asks for. A socket with one source, as
+    /// every communicator has two of, never needs a second: 16 each took 20 MiB for ten communicators.
+    pub(super) fn make_room(&mut self) {
+        while self.buffers.len() < self.asks {
+            self.buffers.push(buffer());
         }
     }
 
@@ -77,4 +82,8 @@ impl Inbox {
         let rest = self.messages[..self.count].get(self.next..).unwrap_or_default();
         rest.len() > 1 || rest.first().is_some_and(|message| self.offset < message.len_bytes)
     }
+}
+
+fn buffer() -> Box<[u8]> {
+    vec![0; MESSAGE_BYTES_MAX].into_boxed_slice()
 }

@@ -433,6 +433,7 @@ impl DatagramSocket {
     }
 
     fn receive_batch(&mut self) -> Result<usize, Errno> {
+        self.inbox.make_room();
         let asks = self.inbox.asks;
         let Inbox { buffers, messages, .. } = &mut self.inbox;
         let count = sys::receive(self.socket.as_fd(), &mut buffers[..asks], messages)?;
