@@ -6,7 +6,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use if_addrs::{IfAddr, get_if_addrs};
 use xdp::Packet;
@@ -17,7 +17,7 @@ use crate::Mode;
 use crate::doorbell::Doorbell;
 use crate::error::OpenError;
 use crate::headers::{self, Arrived, Route};
-use crate::queue::{HELD_MAX, Queue, Share};
+use crate::queue::{Queue, Share};
 use crate::steering::{QUEUES_MAX, Steering};
 
 /// Packets taken from a queue at once.
@@ -46,8 +46,6 @@ pub(crate) struct Shared {
     steering: Steering,
     queues: Vec<Queue>,
     ports: Vec<Option<Reception>>,
-    /// Packets that wait for ports, together.
-    held: usize,
     arrived: HeapSlab,
 }
 
@@ -70,19 +68,19 @@ struct Reception {
 pub(crate) struct PortId(usize);
 
 impl Interface {
-    /// The interface that has an address, opened if this process does not have it yet.
+    /// The interface that has an address, opened if this process does not have it yet. It stays open until the process
+    /// ends: who loses its tree takes a place in another a moment later, and a program that is loaded anew takes 25 MiB
+    /// for that moment, in which aya reads the kernel's types.
     pub(crate) fn with_address(address: Ipv4Addr, mode: Mode) -> Result<Arc<Self>, OpenError> {
-        static OPEN: Mutex<Vec<Weak<Interface>>> = Mutex::new(Vec::new());
+        static OPEN: Mutex<Vec<Arc<Interface>>> = Mutex::new(Vec::new());
         let (name, index) = find(address)?;
         let key = Key { namespace: network_namespace()?, index, mode };
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|it| it.strong_count() > 0);
-        let known = open.iter().filter_map(Weak::upgrade).find(|it| it.key == key);
-        if let Some(known) = known {
-            return Ok(known);
+        if let Some(known) = open.iter().find(|it| it.key == key) {
+            return Ok(Arc::clone(known));
         }
         let opened = Arc::new(Self::open(name, key)?);
-        open.push(Arc::downgrade(&opened));
+        open.push(Arc::clone(&opened));
         Ok(opened)
     }
 
@@ -100,7 +98,7 @@ impl Interface {
             queues.push(queue);
         }
         let arrived = HeapSlab::with_capacity(BATCH);
-        let shared = Shared { steering, queues, ports: Vec::new(), held: 0, arrived };
+        let shared = Shared { steering, queues, ports: Vec::new(), arrived };
         Ok(Self { name, key, shared: Mutex::new(shared) })
     }
 
@@ -144,7 +142,6 @@ impl Shared {
     pub(crate) fn leave(&mut self, port: PortId) {
         let Some(reception) = self.ports[port.0].take() else { return };
         self.steering.leave(reception.target);
-        self.held -= reception.packets.len();
         for (queue, packet) in reception.packets {
             self.queues[queue].give_back(packet);
         }
@@ -202,9 +199,7 @@ impl Shared {
     }
 
     fn next_packet(&mut self, port: PortId) -> Option<(usize, Packet)> {
-        let next = self.ports[port.0].as_mut()?.packets.pop_front();
-        self.held -= usize::from(next.is_some());
-        next
+        self.ports[port.0].as_mut()?.packets.pop_front()
     }
 
     /// Deals what has arrived at the queues to the ports, until there is something for one of them; whether there is.
@@ -226,17 +221,17 @@ impl Shared {
 
     fn deal(&mut self, queue: usize, packet: Packet, asking: PortId) {
         let target = headers::target(&packet);
+        let may_hold = self.queues[queue].may_hold_more(self.arrived.len());
         let mut ports = self.ports.iter_mut().enumerate();
         let port = ports.find_map(|(number, port)| {
             let port = port.as_mut().filter(|port| Some(port.target) == target)?;
             let is_asking = PortId(number) == asking;
-            let has_room = port.packets.len() < HELD_PER_PORT_MAX && self.held < HELD_MAX;
+            let has_room = port.packets.len() < HELD_PER_PORT_MAX && may_hold;
             (is_asking || has_room).then_some(port)
         });
         match port {
             Some(port) => {
                 port.packets.push_back((queue, packet));
-                self.held += 1;
                 if port.is_asleep {
                     port.doorbell.ring();
                 }

@@ -2,8 +2,8 @@
 //! stack sees them, and answers leave without it.
 //!
 //! An eBPF program at the interface (`ebpf/steer.c`) steers the datagrams of the ports in its table to the socket of
-//! the queue that they arrived at. One process has an interface at a time; all its [`Port`]s share the interface's
-//! sockets, whichever thread polls. Everything else that arrives goes to the network stack as ever.
+//! the queue that they arrived at. One process has an interface at a time, from its first [`Port`] there until it ends; all
+//! its ports share the interface's sockets, whichever thread polls. Everything else that arrives goes to the network stack as ever.
 //!
 //! A poll that finds nothing is a look at shared memory, no system call. Sending is one system call for all datagrams
 //! that are sent together. `docs/decisions/0043-af-xdp.md` counts what that saves.

@@ -22,7 +22,7 @@ const SENT_MAX: u32 = 64;
 /// System calls that send what was put down together: the kernel takes 32 packets in one.
 const CALLS_MAX: u32 = 4;
 /// Packets that may wait for ports.
-pub(crate) const HELD_MAX: usize = 1024;
+const HELD_MAX: u32 = 1024;
 /// What is put down, lies in the ring, or is on its way.
 const SENDING_MAX: u32 = 3 * SENT_MAX;
 /// Packets that wait for ports and came by one queue, at least.
@@ -41,7 +41,7 @@ impl Share {
     /// Of the queue `number`, of `count`. The first one sends.
     pub(crate) fn of(number: u32, count: u32) -> Self {
         let received = (RECEIVED_MAX / count.next_power_of_two()).max(RECEIVED_MIN);
-        let held = (HELD_MAX as u32 / count).max(HELD_MIN);
+        let held = (HELD_MAX / count).max(HELD_MIN);
         Self { received, held, sending: if number == 0 { SENDING_MAX } else { 0 } }
     }
 
@@ -56,6 +56,8 @@ pub(crate) struct Queue {
     rings: WakableRings,
     outgoing: HeapSlab,
     share: Share,
+    /// Packets received and not given back.
+    held: usize,
     /// Buffers that the kernel has to receive into, and received packets not taken yet.
     lent: usize,
     /// Packets lie in the ring that the kernel has not taken.
@@ -97,7 +99,7 @@ impl Queue {
         }
         let socket = builder.bind(NicIndex::new(interface), queue, flags)?;
         let outgoing = HeapSlab::with_capacity(SENT_MAX as usize);
-        Ok(Self { rings, outgoing, share, lent, has_unsent: false, socket, umem })
+        Ok(Self { rings, outgoing, share, held: 0, lent, has_unsent: false, socket, umem })
     }
 
     pub(crate) fn raw_fd(&self) -> RawFd {
@@ -115,10 +117,18 @@ impl Queue {
         // SAFETY: who holds packets holds this queue, and drops them first.
         let count = unsafe { ring.recv(&self.umem, packets) };
         self.lent -= count;
+        self.held += count;
         count
     }
 
+    /// Whether one more packet may wait for its port, besides those that have just been received: the rest of the
+    /// buffers is for what arrives.
+    pub(crate) fn may_hold_more(&self, just_received: usize) -> bool {
+        self.held < self.share.held as usize + just_received
+    }
+
     pub(crate) fn give_back(&mut self, packet: Packet) {
+        self.held -= 1;
         self.umem.free_packet(packet);
     }
 

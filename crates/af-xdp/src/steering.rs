@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 
 use aya::maps::{HashMap, Map, MapData, XskMap};
 use aya::programs::{Xdp, XdpMode};
-use aya::{Ebpf, EbpfLoader, Pod};
+use aya::{Ebpf, Pod};
 
 use crate::error::OpenError;
 use crate::{IS_BUILT, Mode};
@@ -52,8 +52,8 @@ impl From<SocketAddrV4> for Target {
     }
 }
 
-/// The program, attached. It is detached when this is dropped, or the process ends however it ends: its link is
-/// a file descriptor, and nothing pins it.
+/// The program, attached. It is detached when the process ends, however that ends: its link is a file descriptor, and
+/// nothing pins it.
 pub(crate) struct Steering {
     ports: HashMap<MapData, Target, u32>,
     sockets: XskMap<MapData>,
@@ -66,9 +66,7 @@ impl Steering {
         if !IS_BUILT {
             return Err(OpenError::NotBuilt);
         }
-        // The program needs nothing of the kernel's types, which take some 50 MiB to read.
-        let loaded = EbpfLoader::new().btf(None).load(OBJECT);
-        let mut program = loaded.map_err(|error| OpenError::at(interface, &error))?;
+        let mut program = Ebpf::load(OBJECT).map_err(|error| OpenError::at(interface, &error))?;
         let mut map = |name| program.take_map(name).expect("the object has this map");
         let ports = HashMap::try_from(map("PORTS")).expect("ports are a hash");
         let sockets: Map = map("SOCKETS");
