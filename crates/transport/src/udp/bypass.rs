@@ -9,14 +9,16 @@ use super::queue::Entry;
 
 /// While frames come past the network stack, the socket is polled once in so many polls in vain. What comes through it
 /// are long trains of datagrams, fragments, packets of other queues, and everything if somebody detaches the program.
-const POLLS_PER_SOCKET: u32 = 16;
+/// Where both ways are in use, it is polled more often: each frame past the stack doubles the number up to this one, and
+/// each through it makes it one.
+const POLLS_PER_SOCKET_MAX: u32 = 16;
 
 /// See the module documentation.
 pub(super) struct Bypass {
     port: Port,
-    /// Polls in vain until the socket's turn. While frames come through it, every poll is.
+    /// Polls in vain until the socket's turn, and from one turn to the next.
     socket_due_in: u32,
-    is_socket_expected: bool,
+    polls_per_socket: u32,
     /// What is queued goes through the network stack.
     is_avoided: bool,
     /// The kernel had no room for what was taken.
@@ -25,13 +27,7 @@ pub(super) struct Bypass {
 
 impl Bypass {
     pub(super) fn new(port: Port) -> Self {
-        Self {
-            port,
-            socket_due_in: 0,
-            is_socket_expected: true,
-            is_avoided: false,
-            has_unsent: false,
-        }
+        Self { port, socket_due_in: 0, polls_per_socket: 1, is_avoided: false, has_unsent: false }
     }
 
     /// The next datagram, from `peer` if that is given: its length and its source.
@@ -44,7 +40,7 @@ impl Bypass {
             let (len_bytes, source) = self.port.receive(buffer)?;
             let source = SocketAddr::V4(source);
             if peer.is_none_or(|peer| peer == source) {
-                self.is_socket_expected = false;
+                self.polls_per_socket = (2 * self.polls_per_socket).min(POLLS_PER_SOCKET_MAX);
                 return Some((len_bytes, source));
             }
         }
@@ -52,14 +48,14 @@ impl Bypass {
 
     /// Whether a poll that found nothing here polls the socket, too.
     pub(super) fn is_socket_due(&mut self) -> bool {
-        let is_due = self.is_socket_expected || self.socket_due_in == 0;
-        self.socket_due_in = if is_due { POLLS_PER_SOCKET } else { self.socket_due_in - 1 };
+        let is_due = self.socket_due_in == 0;
+        self.socket_due_in = if is_due { self.polls_per_socket } else { self.socket_due_in } - 1;
         is_due
     }
 
-    /// The next polls poll the socket, too, until a frame comes past the network stack again.
+    /// The next polls poll the socket, too.
     pub(super) fn expect_socket(&mut self) {
-        self.is_socket_expected = true;
+        (self.polls_per_socket, self.socket_due_in) = (1, 0);
     }
 
     /// What is queued now goes through the network stack.
