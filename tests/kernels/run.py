@@ -79,7 +79,7 @@ def first(pattern, text):
 
 def first_mirror():
     """Where apt gets packages of Debian from."""
-    mirrors = run("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages").split()
+    mirrors = run("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Label: Debian").split()
     if not mirrors:
         raise Failure("apt knows no mirror: name one with --mirror")
     return mirrors[0]
@@ -139,7 +139,7 @@ def kernel_of(name, arguments):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
-        apt = Apt(folder / "apt", arguments.mirror, suite)
+        apt = Apt(folder / "apt", arguments.mirror or first_mirror(), suite)
         return unpack_kernel(apt.download(apt.holder(package or PACKAGE)), folder)
     finally:
         shutil.rmtree(folder / "apt", ignore_errors=True)

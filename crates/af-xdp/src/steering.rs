@@ -3,7 +3,7 @@
 use std::net::SocketAddrV4;
 use std::os::fd::AsRawFd;
 
-use aya::maps::{HashMap, Map, MapData, XskMap};
+use aya::maps::{HashMap, MapData, XskMap};
 use aya::programs::{Xdp, XdpMode};
 use aya::{Ebpf, Pod};
 
@@ -69,8 +69,7 @@ impl Steering {
         let mut program = Ebpf::load(OBJECT).map_err(|error| OpenError::at(interface, &error))?;
         let mut map = |name| program.take_map(name).expect("the object has this map");
         let ports = HashMap::try_from(map("PORTS")).expect("ports are a hash");
-        let sockets: Map = map("SOCKETS");
-        let sockets = XskMap::try_from(sockets).expect("sockets are AF_XDP's");
+        let sockets = XskMap::try_from(map("SOCKETS")).expect("sockets are AF_XDP's");
         let steer: &mut Xdp = program
             .program_mut("steer")
             .expect("the object has this program")
