@@ -2,10 +2,10 @@
 //!
 //! Sending costs one system call per frame (header and payload gathered), receiving one per batch:
 //! a read takes whatever has arrived, and the frames in it are handed out in place. Nagle's delay
-//! is off and sending is not paced. Keep-alive is on, so that the kernel notices within seconds
+//! is off and sending is not paced. Keep-alive is on, so that the kernel notices within 11 s
 //! when a host vanishes while the link is idle. If a host vanishes while bytes are in flight to it,
-//! the kernel notices only after its last retransmission, minutes later; the manager notices
-//! sooner.
+//! the kernel notices only after its last retransmission, a quarter of a minute later (before Linux
+//! 6.15, a quarter of an hour).
 
 mod congestion;
 mod connect;

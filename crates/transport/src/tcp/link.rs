@@ -34,10 +34,12 @@ const RETRANSMIT_AFTER_MIN: Duration = Duration::from_millis(5);
 /// Longest time between two attempts to send again, so that a link recovers soon after an outage.
 const RETRANSMIT_WITHIN: Duration = Duration::from_secs(1);
 
-/// A live member of a group may go for long without reading, so unacknowledged data say nothing
-/// about its host.
+/// When a silent host is taken for gone: after 11 s. Where one probe in 25 gets no answer (a path of four links that
+/// lose 0.5% each), giving up after 4 of them would end one of a hundred idle links every half an hour, and after 10
+/// one in ten thousand years. A live member of a group may go for long without reading, so unacknowledged data say
+/// nothing about its host.
 const PROBES: HostProbes =
-    HostProbes { interval: Duration::from_secs(1), probes_max: 4, unacknowledged_max: None };
+    HostProbes { interval: Duration::from_secs(1), probes_max: 10, unacknowledged_max: None };
 
 /// Limits of a link over TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
