@@ -366,7 +366,7 @@ impl FailoverTree {
         };
         self.state = State::InTree(member);
         if let Some(means) = &mut self.means {
-            means.links.forget_calls();
+            means.links.stand_by();
         }
         self.watch();
         started.or_else(|abort| self.on_abort(abort))

@@ -89,9 +89,13 @@ impl DirectLinks {
         self.failed.is_none() && self.peers.is_called(epoch)
     }
 
-    /// The hosts that have called so far did so for operations, which are over.
-    pub fn forget_calls(&mut self) {
-        self.peers.forget_calls();
+    /// All hosts are in a tree again, and nobody needs the links until it is lost. The hosts that have called so far
+    /// did so for operations, which are over.
+    ///
+    /// A link that ends meanwhile is no failure, and made anew when it is needed: living hosts lose one to an outage,
+    /// and whoever dies is missed by the tree.
+    pub fn stand_by(&mut self) {
+        self.peers.stand_by();
     }
 
     /// Descriptors that become readable when [`Self::is_called`] may have become true.

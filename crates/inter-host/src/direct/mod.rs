@@ -21,12 +21,16 @@
 //! # Alarm
 //!
 //! Links may be there for the case that a tree is lost ([`failover`](crate::failover)). Whoever finds that
-//! out calls host 0, if it is not host 0 itself: a `Join` from a higher number, whose epoch tells which
+//! out rings at host 0, if it is not host 0 itself: a `Join` from a higher number, whose epoch tells which
 //! loss it means. Host 0 then speaks to all others, over links that it has or makes.
+//!
+//! While the tree stands, the links stand by. One that ends then is forgotten, for an outage ends links between living
+//! hosts: the host with the lower number calls again when it needs the link, and the other rings to be called, with
+//! epoch 0. The ring stays until the call has come, so its end says that who should call is gone.
 //!
 //! # Failure
 //!
-//! A link that ends without a `Leave` is a failure. The host that finds it sends an `Abort`, which names
+//! A link that ends without a `Leave` is a failure, unless it stands by. The host that finds it sends an `Abort`, which names
 //! the host at fault, to all hosts that it has a link to, and they pass it on. A host that waits long
 //! checks all its links; a host that waits for nothing learns of the failure at its next operation.
 //!
@@ -42,6 +46,7 @@ mod identity;
 mod links;
 mod listener;
 mod options;
+mod peer;
 mod peers;
 mod running;
 mod schedules;

@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tributary_transport::{Armed, Link, ReceiveError, SendError, Sent, TcpLink, connect_tcp_start};
-use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part, Version, Versions};
+use tributary_transport::{Armed, Link, Sent, TcpLink, connect_tcp_start};
+use tributary_wire::frame::{Abort, AbortReason, Edge, Message, Part};
 use tributary_wire::{ChildIndex, EndpointId, Epoch};
 
 use super::failure::Failure;
 use super::identity::Identity;
 use super::listener::{Caller, Listener};
 use super::options::options;
+use super::peer::{Peer, Ring, Rung, VERSION, failure_of, message_from};
 
-/// The version of frames on these links: the processes of a job are of one build.
-const VERSION: Version = Versions::SPOKEN.newest;
+/// The epoch of no loss of a tree: who rings with it has lost a link.
+const NO_LOSS: Epoch = Epoch(0);
 
 /// Most descriptors that one sleep watches. It is a bounded sleep, so one that leaves some out is only
 /// less prompt; all but linear algorithms watch a handful.
@@ -27,8 +28,6 @@ const WATCHED_MAX: usize = 64;
 const LAST_FRAMES_MAX: u32 = 1 << 20;
 /// Most frames read in search of another host's abort; its link may be alive and never empty.
 const OTHERS_FRAMES_MAX: u32 = 1 << 12;
-/// Most frames thrown away of one link in one round of spreading the news.
-const DISCARDED_FRAMES_MAX: u32 = 64;
 
 /// This host's links.
 pub(super) struct Peers {
@@ -41,37 +40,14 @@ pub(super) struct Peers {
     peers: Vec<Peer>,
     /// The last alarm that was raised here.
     alarmed: Epoch,
-    /// The alarm that this host raises, until it is said.
-    raising: Option<Raising>,
+    /// This host rings at others. Rounds in which it does not are most of them.
+    is_ringing: bool,
     /// Whether a host has called since this was last asked.
     was_called: bool,
     /// A link may have taken what the kernel had no room for. Rounds in which none has are most of them.
     has_rest: bool,
     /// A host was called that may not know who has called.
     has_ungreeted: bool,
-}
-
-/// An alarm on its way to host 0.
-struct Raising {
-    link: TcpLink,
-    epoch: Epoch,
-    is_said: bool,
-}
-
-/// What is known of one other host.
-#[derive(Default)]
-struct Peer {
-    link: Option<TcpLink>,
-    /// It knows who this host is, because it called or was told.
-    is_greeted: bool,
-    /// It said that it has nothing more to do here.
-    has_left: bool,
-    /// It was sent the reason why there is no going on.
-    is_told: bool,
-    /// A frame that arrived while the links were checked for a failure.
-    held: Option<(Part, Vec<u8>)>,
-    /// The payload of the held frame that was handed out last.
-    handed_out: Vec<u8>,
 }
 
 impl Peers {
@@ -88,8 +64,8 @@ impl Peers {
             listener: Some(listener),
             addresses,
             peers,
-            alarmed: Epoch(0),
-            raising: None,
+            alarmed: NO_LOSS,
+            is_ringing: false,
             was_called: false,
             has_rest: false,
             has_ungreeted: false,
@@ -100,19 +76,31 @@ impl Peers {
         self.me
     }
 
-    /// Sees to it that there will be a link to `host`: calls it if that is this host's part.
+    /// Sees to it that there will be a link to `host`: calls it if that is this host's part. If it is the other's, who
+    /// may still have a link that has ended here, rings there, to learn whether it is alive.
     pub(super) fn call(&mut self, host: u32) -> Result<(), Failure> {
         let peer = &mut self.peers[host as usize];
-        if peer.link.is_none() && self.me < host {
-            let mut link = connect_tcp_start(self.addresses[host as usize], options())
-                .map_err(|_| Failure::Ended(host))?;
-            if let Some(key) = self.identity.link_key([self.me, host]) {
-                link.authenticate_in_order(key, 0);
-            }
-            peer.link = Some(link);
+        if peer.link.is_some() {
+            return Ok(());
+        }
+        if self.me < host {
+            self.peers[host as usize].link = Some(self.connect(host)?);
             self.has_ungreeted = true;
+        } else if peer.ring.is_some() {
+            self.check_ring(host)?;
+        } else if peer.is_forgotten {
+            self.ring_at(host, NO_LOSS)?;
         }
         Ok(())
+    }
+
+    fn connect(&self, host: u32) -> Result<TcpLink, Failure> {
+        let mut link = connect_tcp_start(self.addresses[host as usize], options())
+            .map_err(|_| Failure::Ended(host))?;
+        if let Some(key) = self.identity.link_key([self.me, host]) {
+            link.authenticate_in_order(key, 0);
+        }
+        Ok(link)
     }
 
     /// Says who this host is to all that it has called, as soon as they answer: until they know, they take it for a
@@ -142,23 +130,24 @@ impl Peers {
 
     /// Offers a frame to `host`.
     pub(super) fn send(&mut self, host: u32, part: Part, payload: &[u8]) -> Result<Sent, Failure> {
-        self.accept_from(host);
+        self.reach(host)?;
         let edge = self.edge();
         let peer = &mut self.peers[host as usize];
-        if peer.greet(edge).map_err(|_| Failure::Ended(host))? == Sent::Full {
-            self.has_rest = true;
-            return Ok(Sent::Full);
-        }
-        let Some(link) = &mut peer.link else { return Ok(Sent::Full) };
-        let header = Header { edge, message: Message::Request(part) };
-        let sent = link.send(&header.encode(), payload).map_err(|_| Failure::Ended(host));
-        self.has_rest |= link.wants_write();
+        let sent = match peer.say(edge, Message::Request(part), payload) {
+            Err(_) if peer.stands_by => {
+                peer.forget_link();
+                return self.reach(host).map(|()| Sent::Full);
+            }
+            sent => sent.map_err(|_| Failure::Ended(host)),
+        };
+        peer.stands_by &= sent != Ok(Sent::Taken);
+        self.has_rest |= peer.has_rest();
         sent
     }
 
     /// The next frame from `host`.
     pub(super) fn receive(&mut self, host: u32) -> Result<Option<(Part, &[u8])>, Failure> {
-        self.accept_from(host);
+        self.reach(host)?;
         let (edge, identity) = (self.edge(), self.identity);
         let peer = &mut self.peers[host as usize];
         // A host that only listens must have said who it is, too.
@@ -186,21 +175,20 @@ impl Peers {
     /// Looks at every link for a host that failed. What else is found is kept.
     pub(super) fn check(&mut self) -> Result<(), Failure> {
         let identity = self.identity;
-        for (host, peer) in self.peers.iter_mut().enumerate() {
-            if peer.held.is_some() || peer.has_left {
-                continue;
-            }
-            let Some(link) = &mut peer.link else { continue };
-            match link.receive() {
-                Ok(None) => {}
-                Err(error) => return Err(failure_of(host as u32, &identity, error)),
-                Ok(Some(frame)) => match message_from(host as u32, &identity, &frame.header)? {
-                    Some(part) => peer.held = Some((part, frame.payload.to_vec())),
-                    None => peer.has_left = true,
-                },
-            }
+        for (host, peer) in (0..).zip(&mut self.peers) {
+            peer.hold_next(host, &identity)?;
         }
-        Ok(())
+        (0..self.peers.len() as u32).try_for_each(|host| self.check_ring(host))
+    }
+
+    /// Fails if `host` can't be there to call this one, as it was asked to.
+    fn check_ring(&mut self, host: u32) -> Result<(), Failure> {
+        let checked = self.peers[host as usize].check_ring(host, &self.identity);
+        if checked.is_err() {
+            // It may have called before it went.
+            self.accept();
+        }
+        if self.peers[host as usize].link.is_some() { Ok(()) } else { checked }
     }
 
     /// Sleeps until a frame from `awaited` may have come, or room for one to a host of `unsent`.
@@ -258,8 +246,8 @@ impl Peers {
 
     /// Pushes on what links have taken. Full while some of it is left.
     pub(super) fn flush(&mut self) -> Sent {
-        if self.raising.is_some() {
-            self.push_alarm();
+        if self.is_ringing {
+            self.push_rings();
         }
         if self.has_ungreeted {
             self.greet_called();
@@ -281,9 +269,12 @@ impl Peers {
     /// Says `Leave` on every link that has room for it.
     pub(super) fn say_leave(&mut self) {
         let edge = self.edge();
+        // Whoever has rung is told, too.
+        self.accept();
         for peer in &mut self.peers {
             // Who can't hear it either failed or has to be told of a failure, not of a graceful close.
-            let _ = peer.say(edge, Message::Leave);
+            let _ = peer.say(edge, Message::Leave, &[]);
+            let _ = peer.answer_ring(edge, Message::Leave);
         }
         self.has_rest = true;
     }
@@ -313,18 +304,7 @@ impl Peers {
         let edge = self.edge();
         let mut all_know = true;
         for peer in &mut self.peers {
-            if !peer.is_told && peer.link.is_some() {
-                // A link that failed has nobody to tell.
-                peer.is_told = peer.say(edge, Message::Abort(abort)) != Ok(Sent::Full);
-            }
-            let Some(link) = &mut peer.link else { continue };
-            for _ in 0..DISCARDED_FRAMES_MAX {
-                if !matches!(link.receive(), Ok(Some(_))) {
-                    break;
-                }
-            }
-            let is_flushed = link.flush() != Ok(Sent::Full);
-            all_know &= peer.is_told && is_flushed && link.unacknowledged_bytes() == 0;
+            all_know &= peer.tell(edge, abort);
         }
         all_know
     }
@@ -333,28 +313,37 @@ impl Peers {
     /// further link.
     pub(super) fn end_untold(&mut self) {
         self.listener = None;
-        for peer in self.peers.iter_mut().filter(|peer| !peer.is_told) {
-            if let Some(link) = &mut peer.link {
-                link.shutdown();
-            }
-        }
+        self.peers.iter_mut().for_each(Peer::end_untold);
     }
 
-    /// Accepts links, if `host` may be waiting to be accepted.
-    fn accept_from(&mut self, host: u32) {
-        if self.peers[host as usize].link.is_none() {
-            self.accept();
+    /// Sees to it that there is a link to `host`, or will be.
+    fn reach(&mut self, host: u32) -> Result<(), Failure> {
+        let peer = &mut self.peers[host as usize];
+        if peer.stands_by {
+            peer.hold_next(host, &self.identity)?;
         }
+        if peer.link.is_some() {
+            return Ok(());
+        }
+        self.accept();
+        self.call(host)
     }
 
-    /// Accepts the links of hosts that connect. One that connects twice is turned away; one that should
-    /// be connected to raises the alarm.
+    /// Accepts the links of hosts that connect. One that connects twice is turned away, unless its link stands by: it
+    /// may have ended at the other end alone. One that should be connected to rings.
     fn accept(&mut self) {
         let Some(listener) = &mut self.listener else { return };
         while let Some(Caller { host, epoch, link }) = listener.admit(&self.identity, self.me) {
+            let Some(peer) = self.peers.get_mut(host as usize) else { continue };
             if host > self.me {
                 self.alarmed = self.alarmed.max(epoch);
-            } else if let Some(peer @ Peer { link: None, .. }) = self.peers.get_mut(host as usize) {
+                peer.rung = Some(Rung::new(link));
+                if epoch == NO_LOSS && peer.stands_by {
+                    peer.forget_link();
+                }
+            } else if host < self.me && (peer.link.is_none() || peer.stands_by) {
+                peer.forget_link();
+                peer.ring = None;
                 peer.link = Some(link);
                 peer.is_greeted = true;
                 self.was_called = true;
@@ -365,30 +354,28 @@ impl Peers {
     /// Tells host 0, by a call of its own, that the tree is lost; see [`Self::is_called`]. Goes out
     /// with [`Self::flush`].
     pub(super) fn raise_alarm(&mut self, epoch: Epoch) -> Result<(), Failure> {
-        let mut link =
-            connect_tcp_start(self.addresses[0], options()).map_err(|_| Failure::Ended(0))?;
-        if let Some(key) = self.identity.link_key([self.me, 0]) {
-            link.authenticate_in_order(key, 0);
-        }
-        self.raising = Some(Raising { link, epoch, is_said: false });
-        self.push_alarm();
-        Ok(())
+        self.ring_at(0, epoch)
     }
 
     /// Nobody needs to hear the alarm any more.
     pub(super) fn end_alarm(&mut self) {
-        self.raising = None;
+        self.peers[0].ring = None;
     }
 
-    fn push_alarm(&mut self) {
+    fn ring_at(&mut self, host: u32, epoch: Epoch) -> Result<(), Failure> {
+        let link = self.connect(host)?;
+        self.peers[host as usize].ring = Some(Ring::new(link, epoch));
+        self.is_ringing = true;
+        self.push_rings();
+        Ok(())
+    }
+
+    fn push_rings(&mut self) {
         let edge = self.edge();
-        let Some(Raising { link, epoch, is_said }) = &mut self.raising else { return };
-        if !*is_said {
-            let header = Header { edge: Edge { epoch: *epoch, ..edge }, message: Message::Join };
-            // A link that failed has nobody to tell, and the exchange with host 0 finds that out.
-            *is_said = matches!(link.send(&header.encode(), &[]), Ok(Sent::Taken));
+        self.is_ringing = false;
+        for ring in self.peers.iter_mut().filter_map(|peer| peer.ring.as_mut()) {
+            self.is_ringing |= ring.push(edge);
         }
-        let _ = link.flush();
     }
 
     /// Whether somebody wants to settle the loss of a tree with this host, which takes part in no
@@ -401,9 +388,11 @@ impl Peers {
         has_failed || was_called || was_sent || self.alarmed == epoch
     }
 
-    /// Whoever has called so far was needed for operations, which are over.
-    pub(super) fn forget_calls(&mut self) {
+    /// The links are not needed until a tree is lost. Whoever has called so far was needed for operations, which are
+    /// over.
+    pub(super) fn stand_by(&mut self) {
         self.was_called = false;
+        self.peers.iter_mut().for_each(Peer::stand_by);
     }
 
     /// Descriptors that become readable when this host is called: where new links come in, and the
@@ -419,80 +408,21 @@ impl Peers {
         self.listener.iter().flat_map(Listener::callers)
     }
 
+    /// Ends the link to `host`, as an outage does.
+    #[cfg(test)]
+    pub(super) fn end_link(&mut self, host: u32) {
+        if let Some(link) = &mut self.peers[host as usize].link {
+            link.shutdown();
+        }
+    }
+
     fn edge(&self) -> Edge {
         Edge {
             group: self.identity.group,
-            epoch: Epoch(0),
+            epoch: NO_LOSS,
             child: ChildIndex(self.me as u16),
             capability: self.identity.secret,
             version: VERSION,
         }
-    }
-}
-
-impl Peer {
-    /// Says who this host is, where that wasn't said. Full until it could be.
-    fn greet(&mut self, edge: Edge) -> Result<Sent, SendError> {
-        let Some(link) = &mut self.link else { return Ok(Sent::Full) };
-        if self.is_greeted {
-            return Ok(Sent::Taken);
-        }
-        let header = Header { edge, message: Message::Join };
-        let sent = link.send(&header.encode(), &[])?;
-        self.is_greeted = sent == Sent::Taken;
-        Ok(sent)
-    }
-
-    /// Sends a message without payload, after the greeting.
-    fn say(&mut self, edge: Edge, message: Message) -> Result<Sent, SendError> {
-        if self.greet(edge)? == Sent::Full {
-            return Ok(Sent::Full);
-        }
-        let Some(link) = &mut self.link else { return Ok(Sent::Full) };
-        link.send(&Header { edge, message }.encode(), &[])
-    }
-
-    /// The abort that `host`, which this is, has said, if it did so within the next `frames_max`
-    /// frames. They are read: there is no going on after this.
-    fn abort_said(&mut self, host: u32, identity: &Identity, frames_max: u32) -> Option<Abort> {
-        let link = self.link.as_mut()?;
-        for _ in 0..frames_max {
-            match link.receive() {
-                Ok(Some(frame)) => {
-                    if let Err(abort) = message_from(host, identity, &frame.header) {
-                        return Some(abort);
-                    }
-                }
-                Ok(None) => return None,
-                Err(error) => return failure_of(host, identity, error).known(),
-            }
-        }
-        None
-    }
-}
-
-/// What it means that nothing more can be received from `host`. What is no frame at all has no code
-/// either.
-fn failure_of(host: u32, identity: &Identity, error: ReceiveError) -> Failure {
-    use ReceiveError::{Decode, NotAuthentic, TooLong};
-    let is_altered = matches!(error, NotAuthentic { .. } | Decode(_) | TooLong { .. });
-    if identity.is_authenticated() && is_altered {
-        return Abort { reason: AbortReason::NotAuthentic, at_fault: EndpointId(host) }.into();
-    }
-    Failure::Ended(host)
-}
-
-/// What `host` says in a frame: part of an operation, or that it leaves.
-fn message_from(host: u32, identity: &Identity, header: &Header) -> Result<Option<Part>, Abort> {
-    let Edge { group, child, capability, version, .. } = header.edge;
-    let is_ours = group == identity.group
-        && capability == identity.secret
-        && u32::from(child.0) == host
-        && version == VERSION;
-    match header.message {
-        Message::Request(part) if is_ours => Ok(Some(part)),
-        Message::Leave if is_ours => Ok(None),
-        Message::Abort(abort) if is_ours => Err(abort),
-        _ => Err(Abort { reason: AbortReason::Misbehaved, at_fault: EndpointId(host) }),
     }
 }

@@ -4,6 +4,7 @@
 mod authentication;
 mod blame;
 mod parts;
+mod standby;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc;
@@ -371,7 +372,7 @@ fn a_host_is_called_by_links_frames_and_alarms_but_not_by_what_is_over() {
             is_over[1] = is_over[1] || one.poll().expect("host 0 lives");
             assert!(Instant::now() < deadline, "the operation ends");
         }
-        one.forget_calls();
+        one.stand_by();
         assert!(!one.is_called(epoch), "what was called for is over");
         zero.leave();
         drop(zero);

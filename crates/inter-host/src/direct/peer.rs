@@ -1,0 +1,279 @@
+//! What a host knows of one other: the link to it, and what was said over it.
+
+use tributary_transport::{Link, ReceiveError, SendError, Sent, TcpLink};
+use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part, Version, Versions};
+use tributary_wire::{EndpointId, Epoch};
+
+use super::failure::Failure;
+use super::identity::Identity;
+
+/// The version of frames on these links: the processes of a job are of one build.
+pub(super) const VERSION: Version = Versions::SPOKEN.newest;
+
+/// Most frames thrown away of one link in one round of spreading the news.
+const DISCARDED_FRAMES_MAX: u32 = 64;
+
+/// What is known of one other host.
+#[derive(Default)]
+pub(super) struct Peer {
+    pub(super) link: Option<TcpLink>,
+    /// It knows who this host is, because it called or was told.
+    pub(super) is_greeted: bool,
+    /// It said that it has nothing more to do here.
+    has_left: bool,
+    /// It was sent the reason why there is no going on.
+    pub(super) is_told: bool,
+    /// The link is there for the case that a tree is lost, and no operation has used it since it is.
+    pub(super) stands_by: bool,
+    /// The link has ended while it stood by: because of an outage, or because the host is gone.
+    pub(super) is_forgotten: bool,
+    /// A frame that arrived while the links were checked for a failure.
+    pub(super) held: Option<(Part, Vec<u8>)>,
+    /// The payload of the held frame that was handed out last.
+    pub(super) handed_out: Vec<u8>,
+    /// This host rings there, until it is called.
+    pub(super) ring: Option<Ring>,
+    /// The host has rung here. Kept, because the end of it would say that this process is gone.
+    pub(super) rung: Option<Rung>,
+}
+
+/// A call of this host's own to one with a lower number, whose part it is to call: to raise the alarm, or because its
+/// link is forgotten here and may not be there.
+pub(super) struct Ring {
+    link: TcpLink,
+    /// The loss of a tree that it raises the alarm for, or none.
+    epoch: Epoch,
+    is_said: bool,
+    /// The other has left, and before it did, it called whom it had something to say.
+    has_left: bool,
+}
+
+/// A call by a host with a higher number.
+pub(super) struct Rung {
+    link: TcpLink,
+    /// It was sent the reason why there is no going on.
+    is_told: bool,
+}
+
+impl Peer {
+    /// The link is not needed until a tree is lost.
+    pub(super) fn stand_by(&mut self) {
+        self.stands_by = self.link.is_some();
+        self.ring = None;
+        // Unless it is for the next loss already, whoever has rung is content.
+        drop(self.rung.take_if(|rung| !matches!(rung.link.receive(), Ok(None))));
+    }
+
+    /// The link has ended while it stood by.
+    pub(super) fn forget_link(&mut self) {
+        self.link = None;
+        self.is_greeted = false;
+        self.has_left = false;
+        self.stands_by = false;
+        self.is_forgotten = true;
+    }
+
+    /// Says who this host is, where that wasn't said. Full until it could be.
+    pub(super) fn greet(&mut self, edge: Edge) -> Result<Sent, SendError> {
+        let Some(link) = &mut self.link else { return Ok(Sent::Full) };
+        if self.is_greeted {
+            return Ok(Sent::Taken);
+        }
+        let header = Header { edge, message: Message::Join };
+        let sent = link.send(&header.encode(), &[])?;
+        self.is_greeted = sent == Sent::Taken;
+        Ok(sent)
+    }
+
+    /// Sends a message, after the greeting.
+    pub(super) fn say(
+        &mut self,
+        edge: Edge,
+        message: Message,
+        payload: &[u8],
+    ) -> Result<Sent, SendError> {
+        if self.greet(edge)? == Sent::Full {
+            return Ok(Sent::Full);
+        }
+        let Some(link) = &mut self.link else { return Ok(Sent::Full) };
+        link.send(&Header { edge, message }.encode(), payload)
+    }
+
+    /// Whether the link may have taken what the kernel had no room for.
+    pub(super) fn has_rest(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| !self.is_greeted || link.wants_write())
+    }
+
+    /// Keeps the next frame of `host`, which this is, or finds out that its link has ended. One that stood by is
+    /// forgotten then: the tree tells who is gone, and another is made when it is needed.
+    pub(super) fn hold_next(&mut self, host: u32, identity: &Identity) -> Result<(), Failure> {
+        if self.held.is_some() || self.has_left {
+            return Ok(());
+        }
+        let Some(link) = &mut self.link else { return Ok(()) };
+        let frame = match link.receive() {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                let failure = failure_of(host, identity, error);
+                if self.stands_by && failure == Failure::Ended(host) {
+                    self.forget_link();
+                    return Ok(());
+                }
+                return Err(failure);
+            }
+        };
+        match message_from(host, identity, &frame.header)? {
+            Some(part) => {
+                self.held = Some((part, frame.payload.to_vec()));
+                self.stands_by = false;
+            }
+            None => self.has_left = true,
+        }
+        Ok(())
+    }
+
+    /// Fails if `host`, which this is, can't be there to call this one, as it was asked to.
+    pub(super) fn check_ring(&mut self, host: u32, identity: &Identity) -> Result<(), Failure> {
+        let is_awaited = self.link.is_none();
+        match &mut self.ring {
+            Some(ring) if is_awaited => ring.check(host, identity),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends a message to a host that has rung.
+    pub(super) fn answer_ring(&mut self, edge: Edge, message: Message) -> Result<Sent, SendError> {
+        let Some(rung) = &mut self.rung else { return Ok(Sent::Taken) };
+        rung.link.send(&Header { edge, message }.encode(), &[])
+    }
+
+    /// Sends `abort` in one round of spreading it, and discards input. `true` once the host has it, or can't have it.
+    pub(super) fn tell(&mut self, edge: Edge, abort: Abort) -> bool {
+        let message = Message::Abort(abort);
+        if self.rung.as_ref().is_some_and(|rung| !rung.is_told) {
+            let is_told = self.answer_ring(edge, message) != Ok(Sent::Full);
+            self.rung.iter_mut().for_each(|rung| rung.is_told = is_told);
+        }
+        if !self.is_told && self.link.is_some() {
+            // A link that failed has nobody to tell.
+            self.is_told = self.say(edge, message, &[]) != Ok(Sent::Full);
+        }
+        let knows_by_ring =
+            self.rung.as_mut().is_none_or(|rung| rung.is_told && is_out(&mut rung.link));
+        let knows_by_link = self.link.as_mut().is_none_or(|link| self.is_told && is_out(link));
+        knows_by_ring && knows_by_link
+    }
+
+    /// Ends the links over which the host could not be told, so that it finds an ended link.
+    pub(super) fn end_untold(&mut self) {
+        self.rung = None;
+        if let Some(link) = self.link.as_mut().filter(|_| !self.is_told) {
+            link.shutdown();
+        }
+    }
+
+    /// The abort that `host`, which this is, has said, if it did so within the next `frames_max`
+    /// frames. They are read: there is no going on after this.
+    pub(super) fn abort_said(
+        &mut self,
+        host: u32,
+        identity: &Identity,
+        frames_max: u32,
+    ) -> Option<Abort> {
+        let link = self.link.as_mut()?;
+        for _ in 0..frames_max {
+            match link.receive() {
+                Ok(Some(frame)) => {
+                    if let Err(abort) = message_from(host, identity, &frame.header) {
+                        return Some(abort);
+                    }
+                }
+                Ok(None) => return None,
+                Err(error) => return failure_of(host, identity, error).known(),
+            }
+        }
+        None
+    }
+}
+
+impl Ring {
+    /// Rings over a link that was called for it.
+    pub(super) fn new(link: TcpLink, epoch: Epoch) -> Self {
+        Self { link, epoch, is_said: false, has_left: false }
+    }
+
+    /// Says what it is for, with the edge of this host. Whether some is left to be said.
+    pub(super) fn push(&mut self, edge: Edge) -> bool {
+        if !self.is_said {
+            let header =
+                Header { edge: Edge { epoch: self.epoch, ..edge }, message: Message::Join };
+            // A link that failed is found by the next check.
+            self.is_said = self.link.send(&header.encode(), &[]) == Ok(Sent::Taken);
+        }
+        let is_out = self.is_said && self.link.flush() != Ok(Sent::Full);
+        !is_out
+    }
+
+    /// Fails if the process of `host`, which was rung at, is gone or can't be reached, or says why there is no going on.
+    fn check(&mut self, host: u32, identity: &Identity) -> Result<(), Failure> {
+        if self.has_left {
+            return Ok(());
+        }
+        match self.link.receive() {
+            Ok(None) => {}
+            Ok(Some(frame)) => {
+                self.has_left = message_from(host, identity, &frame.header)?.is_none()
+            }
+            Err(error) => return Err(failure_of(host, identity, error)),
+        }
+        Ok(())
+    }
+}
+
+impl Rung {
+    /// Over a link whose first frame was the ring.
+    pub(super) fn new(link: TcpLink) -> Self {
+        Self { link, is_told: false }
+    }
+}
+
+/// One round of getting out what `link` has taken, while input is discarded. `true` once the other end's kernel has it.
+fn is_out(link: &mut TcpLink) -> bool {
+    for _ in 0..DISCARDED_FRAMES_MAX {
+        if !matches!(link.receive(), Ok(Some(_))) {
+            break;
+        }
+    }
+    link.flush() != Ok(Sent::Full) && link.unacknowledged_bytes() == 0
+}
+
+/// What it means that nothing more can be received from `host`. What is no frame at all has no code
+/// either.
+pub(super) fn failure_of(host: u32, identity: &Identity, error: ReceiveError) -> Failure {
+    use ReceiveError::{Decode, NotAuthentic, TooLong};
+    let is_altered = matches!(error, NotAuthentic { .. } | Decode(_) | TooLong { .. });
+    if identity.is_authenticated() && is_altered {
+        return Abort { reason: AbortReason::NotAuthentic, at_fault: EndpointId(host) }.into();
+    }
+    Failure::Ended(host)
+}
+
+/// What `host` says in a frame: part of an operation, or that it leaves.
+pub(super) fn message_from(
+    host: u32,
+    identity: &Identity,
+    header: &Header,
+) -> Result<Option<Part>, Abort> {
+    let Edge { group, child, capability, version, .. } = header.edge;
+    let is_ours = group == identity.group
+        && capability == identity.secret
+        && u32::from(child.0) == host
+        && version == VERSION;
+    match header.message {
+        Message::Request(part) if is_ours => Ok(Some(part)),
+        Message::Leave if is_ours => Ok(None),
+        Message::Abort(abort) if is_ours => Err(abort),
+        _ => Err(Abort { reason: AbortReason::Misbehaved, at_fault: EndpointId(host) }),
+    }
+}

@@ -1,0 +1,123 @@
+//! Goal: links that stand by for the loss of a tree may end without harm, and who has died is found all the same. Method:
+//! four hosts use their links, which then end at some of them, or a host dies, before they are needed again.
+
+use std::sync::Barrier;
+
+use super::*;
+
+const HOSTS: u32 = 4;
+/// Time enough to be told of an ended link over loopback.
+const A_WHILE: Duration = Duration::from_millis(20);
+
+/// Four hosts whose links stand by after an operation, and a barrier for them.
+fn on_all_standing_by<T: Send + 'static>(
+    named: AlgorithmChoice,
+    identity: Identity,
+    body: impl Fn(u32, Host, &Barrier) -> T + Send + Sync + Copy + 'static,
+) -> Vec<T> {
+    let barrier: &Barrier = Box::leak(Box::new(Barrier::new(HOSTS as usize)));
+    on_all(listening(HOSTS, named, identity).0, move |host, mut links| {
+        assert_eq!(sum(host, &mut links), Ok(10.0));
+        links.stand_by();
+        barrier.wait();
+        body(host, links, barrier)
+    })
+}
+
+/// The sum of the hosts' numbers, from 1 on.
+fn sum(host: u32, links: &mut Host) -> Result<f32, Abort> {
+    let mut vector = [host as f32 + 1.0];
+    allreduce(links, &mut vector).map(|()| vector[0])
+}
+
+/// Looks after the links, as a host does whose tree stands; they call for nothing.
+fn look_after(links: &mut Host) {
+    let until = Instant::now() + A_WHILE;
+    while Instant::now() < until {
+        assert!(!links.is_called(Epoch(1)), "nobody has lost the tree");
+        std::thread::yield_now();
+    }
+}
+
+fn choices() -> impl Iterator<Item = (AlgorithmChoice, Identity)> {
+    let algorithms =
+        [AlgorithmChoice::RecursiveDoubling, AlgorithmChoice::Ring, AlgorithmChoice::Linear];
+    algorithms.into_iter().flat_map(|named| identities().map(|identity| (named, identity)))
+}
+
+/// Every choice of hosts that end their links. They and the others notice at once, or when they need them.
+#[test]
+fn links_that_end_while_they_stand_by_are_made_anew() {
+    for (named, identity) in choices() {
+        for ending in 1..1_u32 << HOSTS {
+            for noticing in [0, 0b0101, 0b1010, 0b1111] {
+                let sums = on_all_standing_by(named, identity, move |host, mut links, barrier| {
+                    if ending & 1 << host != 0 {
+                        (0..HOSTS).for_each(|other| links.peers.end_link(other));
+                    }
+                    if noticing & 1 << host != 0 {
+                        look_after(&mut links);
+                    }
+                    barrier.wait();
+                    let done = sum(host, &mut links);
+                    links.leave();
+                    done
+                });
+                assert_eq!(sums, [Ok(10.0); HOSTS as usize], "{named:?} {ending:b} {noticing:b}");
+            }
+        }
+    }
+}
+
+/// Who should call is late, and may have noticed nothing.
+#[test]
+fn a_host_that_is_rung_at_may_be_late() {
+    for (named, identity) in choices() {
+        let sums = on_all_standing_by(named, identity, |host, mut links, barrier| {
+            (0..HOSTS).for_each(|other| links.peers.end_link(other));
+            barrier.wait();
+            std::thread::sleep(A_WHILE * (HOSTS - host));
+            let done = sum(host, &mut links);
+            links.leave();
+            done
+        });
+        assert_eq!(sums, [Ok(10.0); HOSTS as usize], "{named:?}");
+    }
+}
+
+/// All links have ended, so nothing but calls can tell who is there. Who calls a host that has gone for this reason
+/// blames that one; who calls the dead one names it.
+#[test]
+fn whoever_dies_while_links_stand_by_is_missed() {
+    for (named, identity) in choices() {
+        for dying in 0..HOSTS {
+            for noticing in [0, 0b0101, 0b1010, 0b1111] {
+                let outcomes =
+                    on_all_standing_by(named, identity, move |host, mut links, barrier| {
+                        (0..HOSTS).for_each(|other| links.peers.end_link(other));
+                        if noticing & 1 << host != 0 {
+                            look_after(&mut links);
+                        }
+                        if host == dying {
+                            drop(links);
+                            barrier.wait();
+                            return Ok(0.0);
+                        }
+                        barrier.wait();
+                        sum(host, &mut links)
+                    });
+                let blamed: Vec<u32> = (0..)
+                    .zip(outcomes)
+                    .filter(|(host, _)| *host != dying)
+                    .map(|(host, outcome)| {
+                        let abort = outcome.expect_err("it needs all hosts");
+                        assert_eq!(abort.reason, AbortReason::MemberLost);
+                        assert_ne!(abort.at_fault.0, host);
+                        abort.at_fault.0
+                    })
+                    .collect();
+                assert!(blamed.contains(&dying), "{named:?} {dying} {noticing:b}: {blamed:?}");
+            }
+        }
+    }
+}
