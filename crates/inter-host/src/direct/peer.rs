@@ -25,7 +25,7 @@ pub(super) struct Peer {
     pub(super) is_told: bool,
     /// The link is there for the case that a tree is lost, and no operation has used it since it is.
     pub(super) stands_by: bool,
-    /// The link has ended while it stood by: because of an outage, or because the host is gone.
+    /// A link that stood by has ended: because of an outage, or because the host is gone.
     pub(super) is_forgotten: bool,
     /// A frame that arrived while the links were checked for a failure.
     pub(super) held: Option<(Part, Vec<u8>)>,
@@ -64,13 +64,19 @@ impl Peer {
         drop(self.rung.take_if(|rung| !matches!(rung.link.receive(), Ok(None))));
     }
 
-    /// The link has ended while it stood by.
+    /// The link that stands by has ended, or is another now.
     pub(super) fn forget_link(&mut self) {
         self.link = None;
         self.is_greeted = false;
         self.has_left = false;
+        self.is_forgotten |= self.stands_by;
         self.stands_by = false;
-        self.is_forgotten = true;
+    }
+
+    /// The host has called, and said who it is.
+    pub(super) fn take_link(&mut self, link: TcpLink) {
+        self.forget_link();
+        (self.link, self.is_greeted, self.ring) = (Some(link), true, None);
     }
 
     /// Says who this host is, where that wasn't said. Full until it could be.

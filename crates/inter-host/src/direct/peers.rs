@@ -342,10 +342,7 @@ impl Peers {
                     peer.forget_link();
                 }
             } else if host < self.me && (peer.link.is_none() || peer.stands_by) {
-                peer.forget_link();
-                peer.ring = None;
-                peer.link = Some(link);
-                peer.is_greeted = true;
+                peer.take_link(link);
                 self.was_called = true;
             }
         }
