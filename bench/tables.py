@@ -15,7 +15,7 @@ OURS = {"ours": ("tributary-openmpi", "tributary-mpich"), "TCP": ("tcp-openmpi",
 
 
 # Tables that compare every path, one row a case.
-PATHS_TABLES = ("paths", "parts")
+PATHS_TABLES = ("paths", "parts", "broadcasts")
 
 # How many times faster than the best plain MPI the best node is to be, by hosts and case, and how many medians its
 # 99th percentile is to be at most.
@@ -152,8 +152,8 @@ def others(measured):
 def main():
     arguments = parse_arguments()
     measured = json.loads(arguments.measured.read_text(encoding="utf-8"))
-    lines = [*head_line(measured), *cases(measured), *paths(measured, "paths"),
-             *paths(measured, "parts"), *kernel(measured), *others(measured)]
+    of_paths = [line for name in PATHS_TABLES for line in paths(measured, name)]
+    lines = [*head_line(measured), *cases(measured), *of_paths, *kernel(measured), *others(measured)]
     text = arguments.document.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)

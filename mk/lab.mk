@@ -5,9 +5,11 @@ lab-tools: ## Find ip, tc, nft and jq, which the lab and its tests need (as root
 	$(call system_tools,the lab,ip tc nft jq,iproute2 nftables jq)
 
 .PHONY: test-lab bench-lab soak-lab
+# The soak: direct links that stand by outlive probes without an answer. With 4 probes a link ended within seconds.
 test-lab: build mpi-venvs lab-tools ## Run MPI programs on hosts of a lab, under both MPIs
 	$(PYTHON) tests/lab/test.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/nemesis.py --tributary $(PROGRAM) --seconds 40
+	$(PYTHON) tests/lab/soak.py --tributary $(PROGRAM) --loss 2 --between-hosts tree --kill-every 8 --seconds 40
 	$(PYTHON) tests/lab/upgrade.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/kills.py --tributary $(PROGRAM) --jobs 15
 	$(PYTHON) tests/lab/flood.py --tributary $(PROGRAM) --rounds 1

@@ -10,8 +10,8 @@
  * are printed too: if a few calls take long, a block's latency is a mean, and the median of calls is the
  * typical time.
  *
- * In a reduction to one rank the others run ahead, so calls in a row would measure a rate instead of a
- * latency. As in OSU's osu_reduce a barrier precedes each call, and is not counted.
+ * In a reduction to one rank the others run ahead, and in a broadcast the root, so calls in a row would measure a
+ * rate instead of a latency. As in OSU's osu_reduce a barrier precedes each call, and is not counted.
  *
  * The operation overlap is OSU's osu_iallreduce: how much of a nonblocking allreduce's time a rank
  * can compute in, as 100 - 100 (with computing - computing alone) / without, at least 0.
@@ -74,6 +74,8 @@ static void call(const struct one_case *one) {
         MPI_Reduce(mine, result, one->elements, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
     } else if (strcmp(one->operation, "allreduce") == 0) {
         MPI_Allreduce(mine, result, one->elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    } else if (strcmp(one->operation, "bcast") == 0) {
+        MPI_Bcast(rank == 0 ? mine : result, one->elements, MPI_FLOAT, 0, MPI_COMM_WORLD);
     } else if (strcmp(one->operation, "allgather") == 0) {
         MPI_Allgather(mine, one->elements, MPI_FLOAT, result, one->elements, MPI_FLOAT,
                       MPI_COMM_WORLD);
@@ -131,8 +133,18 @@ static void check_gathered(const struct one_case *one) {
     }
 }
 
+static void check_sent(const struct one_case *one) {
+    for (int at = 0; rank > 0 && at < one->elements; at++) {
+        if (result[at] != element(0, at)) {
+            fail("wrong result", one->operation);
+        }
+    }
+}
+
 static void check_result(const struct one_case *one) {
-    if (is(one, "allgather")) {
+    if (is(one, "bcast")) {
+        check_sent(one);
+    } else if (is(one, "allgather")) {
         check_gathered(one);
     } else if (is(one, "reduce_scatter")) {
         int first = 0;
@@ -190,7 +202,7 @@ static double in_a_row_us(const struct one_case *one, int calls) {
 static double block_us(const struct one_case *one, int calls) {
     double slowest = 0;
     /* Ranks run ahead there, too: of a scan, the first need nothing of the last. */
-    bool is_one_way = is(one, "reduce") || is(one, "scan") || is(one, "exscan");
+    bool is_one_way = is(one, "reduce") || is(one, "bcast") || is(one, "scan") || is(one, "exscan");
     double each = is_one_way || one->is_apart ? one_by_one_us(one, calls) : in_a_row_us(one, calls);
     PMPI_Allreduce(&each, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     return slowest;

@@ -3,18 +3,52 @@
 use std::sync::LazyLock;
 
 use tributary_algorithms::CollectiveKind;
-use tributary_tuning::{AlgorithmChoice, Measurement, Tuning};
+use tributary_tuning::{AlgorithmChoice, Measurement, Method, Tuning};
 
-/// The built-in figures are of up to 8 hosts, and say little of many more: steps between hosts grow
-/// with their number, and a tree's depth hardly.
-pub(super) const HOSTS_MAX: u32 = 16;
+/// The built-in figures are of up to 8 hosts. Up to so many they hold as they are; of more they say less.
+pub(super) const FEW_HOSTS_MAX: u32 = 16;
+
+/// Longest vector of a figure that speaks for the tree of many hosts, what nodes take inside the kernel: a node's link
+/// carries the vectors of all hosts below, a host's own at most two, however many there are (docs/decisions/0044).
+const TREE_BYTES_MAX: u64 = 1024;
 
 /// Longest vector for which one host in the middle is taken across a network: 8 hosts at 10 Gb/s, 0.02
 /// ms each way for so much, 0.4 ms for 64 KiB.
 const LINEAR_BYTES_MAX: u64 = 4096;
 
+/// The figures that say something of `hosts` hosts, which share a kernel or have a network between them.
+pub(super) fn figures_of(hosts: u32, share_a_kernel: bool) -> Vec<Measurement> {
+    let rows = figures().measurements.iter().copied();
+    let rows = rows.filter(|row| share_a_kernel || holds_across_links(row));
+    if hosts <= FEW_HOSTS_MAX {
+        rows.collect()
+    } else {
+        rows.filter_map(|row| of_many(hosts, row)).collect()
+    }
+}
+
+/// What a figure of few hosts says of many. Which host algorithm is the fastest depends on their number, so the model
+/// says it.
+fn of_many(hosts: u32, row: Measurement) -> Option<Measurement> {
+    match row.method {
+        Method::Tree => (carried_bytes(&row, hosts) <= TREE_BYTES_MAX).then_some(row),
+        Method::Direct if row.algorithm == AlgorithmChoice::Linear => None,
+        Method::Direct => Some(Measurement { algorithm: AlgorithmChoice::Auto, ..row }),
+    }
+}
+
+/// The length of the vector between hosts: where each has a part of its own, or must know those of all before it, the
+/// vector is that of all.
+fn carried_bytes(row: &Measurement, hosts: u32) -> u64 {
+    use CollectiveKind::{Allgather, Exscan, Scan};
+    match row.collective {
+        Allgather | Scan | Exscan => row.len_bytes * u64::from(hosts),
+        _ => row.len_bytes,
+    }
+}
+
 /// The figures of docs/decisions/0022, 0028 and 0032, taken on a lab.
-pub(super) fn figures() -> &'static Tuning {
+fn figures() -> &'static Tuning {
     static FIGURES: LazyLock<Tuning> = LazyLock::new(|| {
         Tuning::from_toml(include_str!("built_in.toml")).expect("a test reads the built-in figures")
     });
@@ -24,12 +58,8 @@ pub(super) fn figures() -> &'static Tuning {
 /// Whether a figure holds for hosts with a network between them. A linear algorithm's host in the middle
 /// carries a vector once for every other host; on the machine of the figures that was no link but
 /// memory.
-pub(super) fn holds_across_links(row: &Measurement) -> bool {
-    let carried_bytes = match row.collective {
-        CollectiveKind::Allgather => row.len_bytes * u64::from(row.ranks),
-        _ => row.len_bytes,
-    };
-    row.algorithm != AlgorithmChoice::Linear || carried_bytes <= LINEAR_BYTES_MAX
+fn holds_across_links(row: &Measurement) -> bool {
+    row.algorithm != AlgorithmChoice::Linear || carried_bytes(row, row.hosts) <= LINEAR_BYTES_MAX
 }
 
 #[cfg(test)]
@@ -49,9 +79,8 @@ mod tests {
         len_bytes: u64,
         is_across_links: bool,
     ) -> Measurement {
-        let rows = figures().measurements.iter();
-        let rows = rows.filter(|row| !is_across_links || holds_across_links(row));
-        *Table::fastest(rows, hosts, hosts).rule(kind, len_bytes).unwrap()
+        let rows = figures_of(hosts, !is_across_links);
+        *Table::fastest(&rows, hosts, hosts).rule(kind, len_bytes).unwrap()
     }
 
     #[test]
@@ -98,6 +127,28 @@ mod tests {
             );
         }
         assert_eq!(best_of(Scan, 8, 8, true).method, Method::Tree);
+    }
+
+    #[test]
+    fn many_hosts_send_short_vectors_through_the_tree_and_long_ones_by_what_suits_their_number() {
+        use CollectiveKind::{Allgather, Allreduce, Barrier, Reduce, ReduceScatter, Scan};
+        let choice = |kind, hosts, len_bytes| {
+            let best = best_of(kind, hosts, len_bytes, true);
+            (best.method, best.algorithm)
+        };
+        let (tree, direct) = (Method::Tree, (Method::Direct, AlgorithmChoice::Auto));
+        for hosts in [17, 64, 1024] {
+            for (kind, len_bytes) in [(Barrier, 0), (Allreduce, 8), (Allreduce, 1024)] {
+                assert_eq!(choice(kind, hosts, len_bytes).0, tree, "{kind:?}, {hosts} hosts");
+            }
+            for kind in [Allreduce, Reduce, ReduceScatter, Allgather, Scan] {
+                assert_eq!(choice(kind, hosts, 4096), direct, "{kind:?}, {hosts} hosts");
+            }
+        }
+        // The vector has a part of every host.
+        assert_eq!(choice(Allgather, 17, 8).0, tree);
+        assert_eq!(choice(Allgather, 1024, 8), direct);
+        assert_eq!(choice(Scan, 1024, 8), direct);
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub(super) enum Basis {
     Pair,
     /// Something is asked for that only the tree does: streams, or results for an external receiver.
     TreeOnly,
-    /// No figures hold: hosts are emulated, or more than anybody has measured.
+    /// No figures hold: hosts are emulated.
     Unmeasured,
 }
 
@@ -75,7 +75,7 @@ fn share_a_kernel(hosts: &[String]) -> bool {
 impl Decision {
     pub(crate) fn new(settings: &Settings, tuning: &Tuning, hosts: Hosts) -> Self {
         let basis = Basis::of(settings, tuning, hosts);
-        let measurements = measurements(basis, tuning, hosts.share_a_kernel);
+        let measurements = measurements(basis, tuning, hosts.count, hosts.share_a_kernel);
         let fastest = |only: Option<Method>| {
             let suits = |row: &&Measurement| only.is_none_or(|method| row.method == method);
             Table::fastest(measurements.iter().filter(suits), hosts.count, hosts.ranks)
@@ -140,8 +140,7 @@ impl Basis {
         if settings.stream_min_bytes.is_some() || settings.external_receiver.is_some() {
             return Self::TreeOnly;
         }
-        let is_measured = (3..=built_in::HOSTS_MAX).contains(&hosts.count);
-        if are_real(settings) && is_measured { Self::BuiltIn } else { Self::Unmeasured }
+        if are_real(settings) && hosts.count > 2 { Self::BuiltIn } else { Self::Unmeasured }
     }
 }
 
@@ -157,16 +156,11 @@ fn is_pair(settings: &Settings, hosts: Hosts) -> bool {
 pub(super) fn measurements(
     basis: Basis,
     tuning: &Tuning,
+    hosts: u32,
     share_a_kernel: bool,
 ) -> Vec<Measurement> {
     match basis {
-        Basis::BuiltIn => {
-            let figures = built_in::figures().measurements.iter();
-            figures
-                .filter(|row| share_a_kernel || built_in::holds_across_links(row))
-                .copied()
-                .collect()
-        }
+        Basis::BuiltIn => built_in::figures_of(hosts, share_a_kernel),
         _ => tuning.measurements.clone(),
     }
 }

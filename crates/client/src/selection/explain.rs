@@ -102,7 +102,7 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
     if decision.opens_tree && decision.falls_back {
         reasons.push("Where the manager refuses a group, direct links carry it".to_owned());
     }
-    let rows = measurements(basis, tuning, case.share_a_kernel);
+    let rows = measurements(basis, tuning, case.hosts, case.share_a_kernel);
     let mut selection = Selection::between_hosts(decision, opened);
     if let Some(longest) = exceeded(selection.longest_bytes(case.collective), case) {
         let knobs = [BETWEEN_REDUCE_SCATTER_MAX, BETWEEN_ALLGATHER_MAX, BETWEEN_SCAN_MAX];
@@ -177,6 +177,10 @@ fn reason(basis: Basis, settings: &Settings, case: Case, has_rule: bool) -> Stri
             format!("It is the fastest in {}", file.as_deref().unwrap_or("the tuning file"))
         }
         Basis::TuningFile => format!("The tuning file has no measurement of {name}"),
+        Basis::BuiltIn if has_rule && hosts > built_in::FEW_HOSTS_MAX => format!(
+            "{hosts} hosts send short vectors through the tree, and long ones past it: the built-in figures are of \
+             8 hosts in a lab; tributary tune measures this system"
+        ),
         Basis::BuiltIn if has_rule => {
             "It is the fastest of the built-in figures, which come from a lab on one machine; \
              tributary tune measures this system"
@@ -194,11 +198,6 @@ fn reason(basis: Basis, settings: &Settings, case: Case, has_rule: bool) -> Stri
         Basis::Unmeasured if settings.hosts > 1 => {
             "Emulated hosts (TRIBUTARY_HOSTS) use the tree, to show it".to_owned()
         }
-        Basis::Unmeasured if hosts > built_in::HOSTS_MAX => format!(
-            "Nobody has measured {hosts} hosts: beyond {} the tree is the default, because its depth \
-             hardly grows; tributary tune measures this system",
-            built_in::HOSTS_MAX
-        ),
         Basis::Unmeasured => "No manager is named (TRIBUTARY_MANAGER)".to_owned(),
     }
 }
@@ -268,8 +267,9 @@ mod tests {
         assert_eq!(pair.path, "direct");
         assert!(pair.reasons[0].contains("two hosts"), "{pair}");
         let many = explained(&[manager], allreduce, 1000);
-        assert_eq!(many.path, "in_tree");
+        assert_eq!((many.path, many.algorithm), ("direct", Some("rabenseifner")));
         assert!(many.reasons[0].contains("1000 hosts"), "{many}");
+        assert_eq!(explained(&[manager], CollectiveKind::Broadcast, 1000).path, "in_tree");
         let named = explained(&[manager, ("TRIBUTARY_BETWEEN_HOSTS", "tree")], allreduce, 8);
         assert_eq!(named.path, "in_tree");
         assert!(named.reasons[0].contains("TRIBUTARY_BETWEEN_HOSTS"), "{named}");
