@@ -19,7 +19,10 @@ const LINEAR_BYTES_MAX: u64 = 4096;
 /// The figures that say something of `hosts` hosts, which share a kernel or have a network between them.
 pub(super) fn figures_of(hosts: u32, share_a_kernel: bool) -> Vec<Measurement> {
     let rows = figures().measurements.iter().copied();
-    let rows = rows.filter(|row| share_a_kernel || holds_across_links(row));
+    if share_a_kernel {
+        return rows.collect();
+    }
+    let rows = rows.filter_map(across_links);
     if hosts <= FEW_HOSTS_MAX {
         rows.collect()
     } else {
@@ -47,7 +50,7 @@ fn carried_bytes(row: &Measurement, hosts: u32) -> u64 {
     }
 }
 
-/// The figures of docs/decisions/0022, 0028 and 0032, taken on a lab.
+/// The figures of docs/decisions/0022, 0028, 0032 and 0044, taken on a lab.
 fn figures() -> &'static Tuning {
     static FIGURES: LazyLock<Tuning> = LazyLock::new(|| {
         Tuning::from_toml(include_str!("built_in.toml")).expect("a test reads the built-in figures")
@@ -55,11 +58,17 @@ fn figures() -> &'static Tuning {
     &FIGURES
 }
 
-/// Whether a figure holds for hosts with a network between them. A linear algorithm's host in the middle
-/// carries a vector once for every other host; on the machine of the figures that was no link but
-/// memory.
-fn holds_across_links(row: &Measurement) -> bool {
-    row.algorithm != AlgorithmChoice::Linear || carried_bytes(row, row.hosts) <= LINEAR_BYTES_MAX
+/// What a figure says of hosts with a network between them; nothing if it does not hold there. A linear algorithm's
+/// host in the middle carries a vector once for every other host, and the root of a binomial broadcast once for every
+/// round; on the machine of the figures that was no link but memory. So there the model says up to what length one root
+/// sends it.
+fn across_links(row: Measurement) -> Option<Measurement> {
+    use AlgorithmChoice::{Auto, Binomial, Linear};
+    match (row.collective, row.algorithm) {
+        (_, Linear) => (carried_bytes(&row, row.hosts) <= LINEAR_BYTES_MAX).then_some(row),
+        (CollectiveKind::Broadcast, Binomial) => Some(Measurement { algorithm: Auto, ..row }),
+        _ => Some(row),
+    }
 }
 
 #[cfg(test)]
@@ -144,6 +153,9 @@ mod tests {
             for kind in [Allreduce, Reduce, ReduceScatter, Allgather, Scan] {
                 assert_eq!(choice(kind, hosts, 4096), direct, "{kind:?}, {hosts} hosts");
             }
+        }
+        for len_bytes in [8, 4096, 1 << 20] {
+            assert_eq!(choice(CollectiveKind::Broadcast, 64, len_bytes), direct);
         }
         // The vector has a part of every host.
         assert_eq!(choice(Allgather, 17, 8).0, tree);

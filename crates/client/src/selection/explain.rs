@@ -269,7 +269,8 @@ mod tests {
         let many = explained(&[manager], allreduce, 1000);
         assert_eq!((many.path, many.algorithm), ("direct", Some("rabenseifner")));
         assert!(many.reasons[0].contains("1000 hosts"), "{many}");
-        assert_eq!(explained(&[manager], CollectiveKind::Broadcast, 1000).path, "in_tree");
+        let broadcast = explained(&[manager], CollectiveKind::Broadcast, 8);
+        assert_eq!((broadcast.path, broadcast.algorithm), ("direct", Some("ring")));
         let named = explained(&[manager, ("TRIBUTARY_BETWEEN_HOSTS", "tree")], allreduce, 8);
         assert_eq!(named.path, "in_tree");
         assert!(named.reasons[0].contains("TRIBUTARY_BETWEEN_HOSTS"), "{named}");
