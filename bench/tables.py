@@ -15,7 +15,7 @@ OURS = {"ours": ("tributary-openmpi", "tributary-mpich"), "TCP": ("tcp-openmpi",
 
 
 # Tables that compare every path, one row a case.
-PATHS_TABLES = ("paths", "parts", "broadcasts")
+PATHS_TABLES = ("paths", "parts")
 
 # How many times faster than the best plain MPI the best node is to be, by hosts and case, and how many medians its
 # 99th percentile is to be at most.

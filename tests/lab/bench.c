@@ -5,8 +5,7 @@
  * benchmarks. With :apart behind it a barrier precedes each call, and is not counted, as in IMB. A reduce_scatter deals its vector to the ranks in blocks that differ by one element at most
  * (osu_reduce_scatter). A case is timed in blocks of calls that take about BLOCK_US
  * together. A block's latency is its time on the slowest rank over its calls; the median over blocks is
- * printed. A block begins after a barrier of the underlying MPI (PMPI_), which also gathers the figures,
- * so the same calls surround every method. The median and the 99th percentile of single calls on rank 0
+ * printed. Barriers are the method's own: the library takes PMPI_ calls, too. The median and the 99th percentile of single calls on rank 0
  * are printed too: if a few calls take long, a block's latency is a mean, and the median of calls is the
  * typical time.
  *

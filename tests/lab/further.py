@@ -59,12 +59,6 @@ ALSO = {
                "chosen": with_knobs()},
               [f"{operation}:{size}" for operation in ("allgather", "reduce_scatter", "scan")
                for size in PARTS_BYTES]),
-    "broadcasts": ({"Open MPI": OPEN_MPI_ALONE, "MPICH, UCX": MPICH_ALONE,
-                    "tree": with_knobs(BETWEEN_HOSTS="tree"),
-                    **{f"direct, {name}": with_knobs(BETWEEN_HOSTS="direct", DIRECT_ALGORITHM=name)
-                       for name in ("binomial", "ring", "linear")},
-                    "chosen": with_knobs()},
-                   [f"bcast:{size}" for size in PATHS_BYTES]),
     # Both with segments of one packet, so that only the copies differ.
     "copies": ({title: with_knobs(PAYLOAD_MAX=PACKET_BYTES)._replace(lab=options)
                 for title, options in (("reliable only", ("--no-multicast",)), ("multicast", ()))},
@@ -94,7 +88,7 @@ ALSO = {
 
 
 # Tables that compare every path.
-PATHS_TABLES = ("paths", "parts", "broadcasts")
+PATHS_TABLES = ("paths", "parts")
 
 # Tables of several numbers of hosts; all others are of --also-hosts.
 HOSTS = {"kernel": (2, 4, 8)}

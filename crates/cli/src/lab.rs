@@ -12,7 +12,7 @@ use tributary_lab::launch::AgentCall;
 use tributary_lab::network::{LinkOptions, NodePlacement, Shape};
 use tributary_lab::plan::{Member, Plan, Role};
 use tributary_lab::session::Request;
-use tributary_lab::{Lab, OpenError, Scheduling, UpError, UpOptions};
+use tributary_lab::{Lab, OpenError, Scheduling, UpError, UpOptions, neighbors};
 
 use crate::flags::{
     LabAction, LabAgentFlags, LabExecFlags, LabNodesFlag, LabRunFlags, LabStatusFlags,
@@ -88,6 +88,11 @@ fn up(flags: LabUpFlags) -> anyhow::Result<ExitCode> {
         writeln!(io::stderr(), "lab {}: the kernel schedules {scheduling}", options.name)?;
     }
     let plan = lab.plan();
+    // Switches have no addresses.
+    let speaking = plan.members.iter().filter(|member| member.role != Role::Switch).count();
+    if let Some(shortage) = neighbors::shortage(speaking as u64) {
+        writeln!(io::stderr(), "lab {}: {shortage}", options.name)?;
+    }
     let mut out = io::stdout().lock();
     writeln!(
         out,

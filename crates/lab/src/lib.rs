@@ -13,6 +13,7 @@
 
 pub mod directory;
 pub mod launch;
+pub mod neighbors;
 pub mod network;
 pub mod plan;
 pub mod session;

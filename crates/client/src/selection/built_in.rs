@@ -140,7 +140,9 @@ mod tests {
 
     #[test]
     fn many_hosts_send_short_vectors_through_the_tree_and_long_ones_by_what_suits_their_number() {
-        use CollectiveKind::{Allgather, Allreduce, Barrier, Reduce, ReduceScatter, Scan};
+        use CollectiveKind::{
+            Allgather, Allreduce, Barrier, Broadcast, Reduce, ReduceScatter, Scan,
+        };
         let choice = |kind, hosts, len_bytes| {
             let best = best_of(kind, hosts, len_bytes, true);
             (best.method, best.algorithm)
@@ -154,9 +156,8 @@ mod tests {
                 assert_eq!(choice(kind, hosts, 4096), direct, "{kind:?}, {hosts} hosts");
             }
         }
-        for len_bytes in [8, 4096, 1 << 20] {
-            assert_eq!(choice(CollectiveKind::Broadcast, 64, len_bytes), direct);
-        }
+        assert_eq!(choice(Broadcast, 64, 8).0, tree);
+        assert_eq!(choice(Broadcast, 64, 1 << 20), direct);
         // The vector has a part of every host.
         assert_eq!(choice(Allgather, 17, 8).0, tree);
         assert_eq!(choice(Allgather, 1024, 8), direct);
