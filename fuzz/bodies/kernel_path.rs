@@ -596,9 +596,9 @@ fn check_word(index: usize, word: Word, children: usize, slots: usize, place: &s
     assert!(word.phase() == Phase::Empty || word.sequence().0 as usize % slots == index, "{place}");
     assert!((children..CHILDREN_MAX.into()).all(|child| !word.has_claim(child)), "{place}");
     match word.phase() {
-        Phase::Opening => panic!("{place}: no run is under way"),
+        Phase::Writing => panic!("{place}: no run is under way"),
         Phase::Gathering => assert!(claims == filled && filled < children, "{place}"),
-        Phase::Gathered | Phase::Done => {
+        Phase::Gathered | Phase::Forwarded | Phase::Done => {
             assert!(claims == children && filled == children, "{place}")
         }
         Phase::Empty | Phase::OfProcess | Phase::DoneByProcess => {

@@ -123,12 +123,12 @@ INLINE u32 send_nacks(struct packet *packet, struct workspace *work, struct plac
 	return gap;
 }
 
-/* Fills in what a segment's results have alike. */
-INLINE void begin_result(struct workspace *work, struct place *place, struct slot *slot)
+/* Fills in what a segment's frames have alike, up and down. */
+INLINE void begin_segment(struct workspace *work, struct slot *slot, u32 kind)
 {
 	struct frame *frame = &work->out.frame;
 
-	frame->kind = KIND_RESULT;
+	frame->kind = kind;
 	frame->follows = slot->segment.has_data;
 	frame->payload_bytes = work->payload_bytes;
 	frame->operation = slot->segment.operation;
@@ -138,13 +138,18 @@ INLINE void begin_result(struct workspace *work, struct place *place, struct slo
 	frame->target_kind = TARGET_ALL;
 	frame->datatype = slot->segment.datatype;
 	frame->operator_code = slot->segment.operator_code;
-	frame->behind = behind(place, frame->sequence);
 	if (work->checksum == CHECKSUM_FULL)
 		work->payload_sum = payload_sum(slot->result, work->payload_bytes);
 }
 
-/* Makes the packet, which has the right length, the result for a child or for all. */
-NOINLINE int write_result(struct packet *packet, struct workspace *work, const struct edge *edge,
+INLINE void begin_result(struct workspace *work, struct place *place, struct slot *slot)
+{
+	begin_segment(work, slot, KIND_RESULT);
+	work->out.frame.behind = behind(place, work->out.frame.sequence);
+}
+
+/* Makes the packet, which has the right length, the segment for a child, for all, or for the parent. */
+NOINLINE int write_segment(struct packet *packet, struct workspace *work, const struct edge *edge,
 			  struct slot *slot, u32 child)
 {
 	u32 payload_bytes = work->payload_bytes;
@@ -165,7 +170,7 @@ INLINE int write_result_to(struct packet *packet, struct workspace *work, struct
 {
 	child &= CHILDREN_MAX - 1;
 	work->out.frame.attempt = mark_attempt(slot->lanes[child].mark);
-	return write_result(packet, work, &place->edges[child], slot, child);
+	return write_segment(packet, work, &place->edges[child], slot, child);
 }
 
 struct results {
@@ -175,15 +180,23 @@ struct results {
 	struct slot *slot;
 	/* Children that get this result by multicast, one bit each. */
 	u32 spared;
+	/* The interface that multicast takes from here; 0 if it comes from the root. */
+	u32 multicast_interface;
 };
+
+/* Behind another interface than the one that multicast takes from here, it might not arrive. */
+INLINE int is_spared(const struct results *results, const struct lane *lane, u32 child)
+{
+	return results->spared >> (child & 31) & 1 &&
+	       (!results->multicast_interface || results->multicast_interface == lane->interface);
+}
 
 static long send_result(u32 child, void *context)
 {
 	struct results *results = context;
 	struct lane *lane = &results->slot->lanes[child & (CHILDREN_MAX - 1)];
 
-	/* Behind another interface than the one that multicast takes now, it might not arrive. */
-	if (results->spared >> (child & 31) & 1 && lane->interface == results->work->interface)
+	if (is_spared(results, lane, child))
 		return 0;
 	write_hardware(&results->work->out.envelope, lane->hardware);
 	if (!write_result_to(results->packet, results->work, results->place, results->slot, child))
@@ -216,28 +229,42 @@ INLINE int multicast_result(struct packet *packet, struct workspace *work, struc
 {
 	struct envelope *envelope = &work->out.envelope;
 	const struct edge *edge = &place->multicast.edge;
-	struct results results = { .packet = packet, .work = work, .place = place, .slot = slot };
+	struct results results = {
+		.packet = packet,
+		.work = work,
+		.place = place,
+		.slot = slot,
+		.spared = read_shared_number(&place->multicast.spared),
+		.multicast_interface = work->interface,
+	};
 
-	results.spared = read_shared_number(&place->multicast.spared);
 	repeat(place->children, send_result, &results);
 	write_hardware(envelope, work->in.envelope.hardware_target);
 	write_multicast_target(envelope, edge->peer_address);
 	envelope->hops = MULTICAST_HOPS;
 	work->out.frame.attempt = 0;
-	if (!write_result(packet, work, edge, slot, EVERYONE))
+	if (!write_segment(packet, work, edge, slot, EVERYONE))
 		return VERDICT_DROP;
 	return send_packet(work->interface);
 }
 
-/* Sends the result to every child, the last in this packet itself. */
+/* Sends the result to every child that does not have it by the root's multicast, the last in this packet itself. */
 INLINE int copy_results(struct packet *packet, struct workspace *work, struct place *place,
-			struct slot *slot)
+			struct slot *slot, u32 spared)
 {
-	struct results results = { .packet = packet, .work = work, .place = place, .slot = slot };
+	struct results results = {
+		.packet = packet,
+		.work = work,
+		.place = place,
+		.slot = slot,
+		.spared = spared,
+	};
 	u32 last = place->children - 1;
 	struct lane *lane = &slot->lanes[last & (CHILDREN_MAX - 1)];
 
 	repeat(last, send_result, &results);
+	if (is_spared(&results, lane, last))
+		return VERDICT_DROP;
 	write_hardware(&work->out.envelope, lane->hardware);
 	if (!write_result_to(packet, work, place, slot, last))
 		return VERDICT_DROP;

@@ -4,6 +4,8 @@
 #include "packet.h"
 #include "tables.h"
 
+#define COUNT(counters, name, number) __sync_fetch_and_add(&(counters)->name, number)
+
 #ifndef USER_SPACE
 SECTION("maps") struct map_definition MAP_DIRECTORY = {
 	TYPE_HASH, sizeof(u64), sizeof(u32), PLACES, 0,

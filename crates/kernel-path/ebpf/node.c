@@ -1,9 +1,7 @@
 /* An aggregation node in the packet path: single-packet segments of groups that the process has
  * entered into the tables are gathered, reduced and answered here. All else passes up unchanged.
  */
-#include "answers.h"
-
-#define COUNT(counters, name, number) __sync_fetch_and_add(&(counters)->name, number)
+#include "parent.h"
 
 INLINE struct place *place_of(const struct frame *frame)
 {
@@ -17,18 +15,15 @@ INLINE struct place *place_of(const struct frame *frame)
 	return place && place->is_on ? place : 0;
 }
 
-/* Whether a request is for this node. Others are on their way to other nodes, of the same group perhaps. */
-INLINE int is_for_this_node(const struct packet_head *in, const struct place *place)
+/* Whether a frame is for this node's end of an edge. Others are on their way to other nodes, of the same group
+ * perhaps. */
+INLINE int is_for(const struct packet_head *in, const struct edge *edge)
 {
-	u32 child = in->frame.child;
-	const struct edge *edge =
-		&place->edges[child < place->children ? child & (CHILDREN_MAX - 1) : 0];
-
 	return in->envelope.target == edge->own_address && in->envelope.target_port == edge->own_port;
 }
 
-/* Whether a request shows the child's capability, and comes from the child. */
-INLINE int is_of_child(const struct packet_head *in, const struct edge *edge)
+/* Whether a frame shows an edge's capability, and comes from its other end. */
+INLINE int is_of(const struct packet_head *in, const struct edge *edge)
 {
 	/* Without a branch, so that time tells nothing about a wrong capability. */
 	u64 difference = (in->frame.capability[0] ^ edge->capability[0]) |
@@ -52,8 +47,16 @@ INLINE int is_taken(const struct frame *frame, const struct place *place)
 	       frame->payload_bytes == frame->elements * element_bytes(frame->datatype);
 }
 
-/* Fills a lane that was claimed. If it was the last, hands the result out, or leaves the packet to the process: it
- * tells that everything is gathered. */
+/* Whether the program does itself what follows when all contributions are there. */
+INLINE int is_finished_here(const struct place *place, const struct segment *segment)
+{
+	return (is_root(place) || is_way_known(&place->parent)) &&
+	       is_folded_here(segment->operator_code, segment->datatype, segment->elements,
+			      place->children);
+}
+
+/* Fills a lane that was claimed. If it was the last, hands the result out or the sum up, or leaves the packet to
+ * the process: it tells that everything is gathered. */
 INLINE int contribute(struct packet *packet, struct workspace *work, struct place *place,
 		      struct slot *slot, struct counters *counters)
 {
@@ -74,8 +77,7 @@ INLINE int contribute(struct packet *packet, struct workspace *work, struct plac
 	word = count_filled(slot, sequence);
 	COUNT(counters, taken, 1);
 	is_last = word_filled(word) == place->children;
-	if (is_last && !is_folded_here(slot->segment.operator_code, slot->segment.datatype,
-				       slot->segment.elements, place->children)) {
+	if (is_last && !is_finished_here(place, &slot->segment)) {
 		end_gathering(slot, word, PHASE_GATHERED);
 		COUNT(counters, gathered, 1);
 		return VERDICT_PASS;
@@ -86,13 +88,22 @@ INLINE int contribute(struct packet *packet, struct workspace *work, struct plac
 		COUNT(counters, nacks, nacks);
 	if (!is_last)
 		return VERDICT_DROP;
-	complete(place, slot, word, work->payload_bytes);
-	COUNT(counters, completed, 1);
+	fold_lanes(place, slot, work->payload_bytes);
+	if (is_root(place)) {
+		end_gathering(slot, word, PHASE_DONE);
+		advance_floor(place);
+		COUNT(counters, completed, 1);
+	} else {
+		slot->forwarded = new_mark(sequence, 0);
+		end_gathering(slot, word, PHASE_FORWARDED);
+	}
 	if (nacks && change_length(packet, HEAD_BYTES + work->payload_bytes) < 0)
 		return VERDICT_DROP;
+	if (!is_root(place))
+		return forward(packet, work, place, slot, 0);
 	begin_result(work, place, slot);
 	if (!use_multicast(place, work->payload_bytes))
-		return copy_results(packet, work, place, slot);
+		return copy_results(packet, work, place, slot, 0);
 	COUNT(counters, multicasts, 1);
 	return multicast_result(packet, work, place, slot);
 }
@@ -103,7 +114,7 @@ INLINE int answer_repeat(struct packet *packet, struct workspace *work, struct p
 {
 	u32 child = work->in.frame.child & (CHILDREN_MAX - 1);
 
-	note_attempt(&slot->lanes[child], work->in.frame.sequence, work->in.frame.attempt);
+	note_attempt(&slot->lanes[child].mark, work->in.frame.sequence, work->in.frame.attempt);
 	begin_answer(work);
 	if (is_answered) {
 		u32 result_bytes;
@@ -140,6 +151,8 @@ INLINE int take(struct packet *packet, struct workspace *work, struct place *pla
 	if ((outcome == OUTCOME_REFUSED || outcome == OUTCOME_PAST) &&
 	    !read_shared_number(&place->is_on))
 		outcome = OUTCOME_OF_PROCESS;
+	if (outcome == OUTCOME_FORWARDED && !is_way_good(place, slot, frame))
+		outcome = OUTCOME_OF_PROCESS;
 	switch (outcome) {
 	case OUTCOME_CLAIMED:
 		return contribute(packet, work, place, slot, counters);
@@ -150,6 +163,10 @@ INLINE int take(struct packet *packet, struct workspace *work, struct place *pla
 	case OUTCOME_ANSWERED:
 		COUNT(counters, repeats, 1);
 		return answer_repeat(packet, work, place, slot, 1);
+	case OUTCOME_FORWARDED:
+		COUNT(counters, repeats, 1);
+		COUNT(counters, acks, 1);
+		return forward_again(packet, work, place, slot);
 	case OUTCOME_PAST:
 		COUNT(counters, repeats, 1);
 		return VERDICT_DROP;
@@ -171,21 +188,32 @@ SECTION("classifier") int aggregate(struct packet *packet)
 	u32 only = 0;
 	struct workspace *work = lookup(MAP_WORKSPACES, &only);
 	struct counters *counters = lookup(MAP_COUNTERS, &only);
+	const struct edge *edge;
 	struct place *place;
 	u32 child;
+	int is_request, is_edge;
 
 	if (!work || !counters || !read_head(packet, work))
 		return VERDICT_PASS;
 	place = place_of(&work->in.frame);
-	if (!place || !is_for_this_node(&work->in, place))
+	if (!place)
 		return VERDICT_PASS;
 	child = work->in.frame.child;
-	if (child >= place->children || child >= CHILDREN_MAX ||
-	    !is_of_child(&work->in, &place->edges[child])) {
+	is_request = work->in.frame.kind == KIND_REQUEST;
+	if (is_request) {
+		is_edge = child < place->children && child < CHILDREN_MAX;
+		edge = &place->edges[is_edge ? child & (CHILDREN_MAX - 1) : 0];
+	} else {
+		is_edge = child == place->parent.child;
+		edge = &place->parent.edge;
+	}
+	if ((!is_request && is_root(place)) || !is_for(&work->in, edge))
+		return VERDICT_PASS;
+	if (!is_edge || !is_of(&work->in, edge)) {
 		COUNT(counters, refused, 1);
 		return VERDICT_DROP;
 	}
-	if (!is_taken(&work->in.frame, place)) {
+	if (is_request && !is_taken(&work->in.frame, place)) {
 		COUNT(counters, passed, 1);
 		return VERDICT_PASS;
 	}
@@ -194,6 +222,8 @@ SECTION("classifier") int aggregate(struct packet *packet)
 		COUNT(counters, damaged, 1);
 		return VERDICT_DROP;
 	}
+	if (!is_request)
+		return take_from_parent(packet, work, place, counters);
 	return take(packet, work, place, counters);
 }
 

@@ -81,7 +81,7 @@ INLINE u16 datagram_sum(const struct packet_head *head, u32 sum_of_payload)
 	return folded(sum);
 }
 
-/* Reads a packet that may be a request of one segment. False for everything else. */
+/* Reads a packet that may be a request or a result of one segment, or an ack. False for everything else. */
 INLINE int read_head(struct packet *packet, struct workspace *work)
 {
 	struct envelope *envelope = &work->in.envelope;
@@ -92,7 +92,7 @@ INLINE int read_head(struct packet *packet, struct workspace *work)
 	if (len_bytes < HEAD_BYTES || load_bytes(packet, 0, FIRST_BYTE(&work->in), HEAD_BYTES) < 0)
 		return 0;
 	if (frame->magic != FRAME_MAGIC || frame->version != FRAME_VERSION ||
-	    frame->kind != KIND_REQUEST)
+	    (frame->kind != KIND_REQUEST && frame->kind != KIND_RESULT && frame->kind != KIND_ACK))
 		return 0;
 	if (envelope->protocol != PROTOCOL_IPV4 ||
 	    envelope->version_and_length != IPV4_NO_OPTIONS || envelope->transport != UDP ||

@@ -1,7 +1,7 @@
 /* The slots of a group: who may open one, what it gathers, and its result.
  *
- * Does in the kernel what `protocol::node::slots` does in the process, for the root of a group all of
- * whose children send datagrams. Knows nothing of packets.
+ * Does in the kernel what `protocol::node::slots` does in the process, for a group all of whose children send
+ * datagrams. Knows nothing of packets.
  */
 #pragma once
 
@@ -22,6 +22,8 @@ enum outcome {
 	OUTCOME_WAITING,
 	/* It was counted before, and its slot has the result. */
 	OUTCOME_ANSWERED,
+	/* It was counted before, and its slot waits for the result from the parent. */
+	OUTCOME_FORWARDED,
 	/* It is the first of its child; its lane is to be filled. */
 	OUTCOME_CLAIMED,
 };
@@ -69,6 +71,12 @@ INLINE void advance_floor(struct place *place)
 	place->floor = walk.floor;
 }
 
+/* Whether the segment a window later may be sent while this word is as it is. */
+INLINE int is_spent(const struct place *place, u64 word)
+{
+	return is_done(word) || (place->may_be_overtaken && word_phase(word) == PHASE_FORWARDED);
+}
+
 /* How many numbers before `sequence` the earliest segment without a result lies; 0 if none does. */
 INLINE u16 behind(const struct place *place, u32 sequence)
 {
@@ -79,7 +87,7 @@ INLINE u16 behind(const struct place *place, u32 sequence)
 	return distance > 0xffff ? 0xffff : distance;
 }
 
-/* Whether a member may have this segment in flight: what lies a window before it must be complete. */
+/* Whether a member may have this segment in flight: what lies a window before it must be complete at the member. */
 INLINE int has_credit(const struct place *place, u32 sequence)
 {
 	u32 earlier = sequence - place->window;
@@ -91,7 +99,7 @@ INLINE int has_credit(const struct place *place, u32 sequence)
 	word = read_word(slot);
 	if (word_phase(word) == PHASE_EMPTY)
 		return sequence - SEQUENCE_FIRST < place->window;
-	return holds(word, earlier) && is_done(word);
+	return holds(word, earlier) && is_spent(place, word);
 }
 
 INLINE int is_same_segment(const struct segment *segment, const struct frame *frame)
@@ -104,7 +112,7 @@ INLINE int is_same_segment(const struct segment *segment, const struct frame *fr
 /* Opens a slot whose word was `word` for the frame's segment. Nobody else changes an opening slot. */
 INLINE int open_slot(struct slot *slot, u64 word, const struct frame *frame)
 {
-	u64 opening = new_word(frame->sequence, PHASE_OPENING);
+	u64 opening = new_word(frame->sequence, PHASE_WRITING);
 
 	if (compare_and_swap(&slot->word, word, opening) != word)
 		return 0;
@@ -128,9 +136,10 @@ INLINE enum outcome claim(struct place *place, struct slot *slot, const struct f
 	if (is_past(word, sequence))
 		return OUTCOME_PAST;
 	if (!holds(word, sequence)) {
+		/* What the process has sent upward, members may have the results of, too. */
 		if (!has_credit(place, sequence) ||
-		    !(word_phase(word) == PHASE_EMPTY || is_done(word)))
-			return OUTCOME_REFUSED;
+		    !(word_phase(word) == PHASE_EMPTY || is_spent(place, word)))
+			return place->may_be_overtaken ? OUTCOME_OF_PROCESS : OUTCOME_REFUSED;
 		/* Whoever loses a race for the slot leaves its packet to the process. */
 		if (!open_slot(slot, word, frame))
 			return OUTCOME_OF_PROCESS;
@@ -139,6 +148,8 @@ INLINE enum outcome claim(struct place *place, struct slot *slot, const struct f
 	switch (word_phase(word)) {
 	case PHASE_DONE:
 		return OUTCOME_ANSWERED;
+	case PHASE_FORWARDED:
+		return OUTCOME_FORWARDED;
 	case PHASE_GATHERING:
 		break;
 	default:
@@ -190,8 +201,8 @@ INLINE void end_gathering(struct slot *slot, u64 word, enum phase next)
 	compare_and_swap(&slot->word, word, (word & ~7ull) | next);
 }
 
-/* Makes the result of a slot whose lanes are all filled, in child order, and keeps it for repeats. */
-INLINE void complete(struct place *place, struct slot *slot, u64 word, u32 payload_bytes)
+/* Folds all lanes of a slot, in child order. */
+INLINE void fold_lanes(struct place *place, struct slot *slot, u32 payload_bytes)
 {
 	struct fold fold = {
 		.slot = slot,
@@ -200,6 +211,15 @@ INLINE void complete(struct place *place, struct slot *slot, u64 word, u32 paylo
 	};
 
 	repeat(CHILDREN_MAX, fold_lane, &fold);
-	end_gathering(slot, word, PHASE_DONE);
-	advance_floor(place);
+}
+
+/* Begins to write the parent's result into a slot that waits for it. False if it does not wait any more. */
+INLINE int begin_writing(struct slot *slot, u64 word)
+{
+	return compare_and_swap(&slot->word, word, (word & ~7ull) | PHASE_WRITING) == word;
+}
+
+INLINE void end_writing(struct slot *slot, u64 word, enum phase next)
+{
+	compare_and_swap(&slot->word, (word & ~7ull) | PHASE_WRITING, (word & ~7ull) | next);
 }

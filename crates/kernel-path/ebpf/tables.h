@@ -10,7 +10,7 @@
  *
  * Every change of a word is a compare-and-swap. So one party opens a slot, one fills a lane, one sees
  * the last lane filled. The process can take a slot from the program whenever no run of the program
- * writes in it: it is not being opened, every claimed lane is filled, and no result is being made.
+ * writes in it: every claimed lane is filled, and neither segment nor result is being written.
  */
 #pragma once
 
@@ -29,8 +29,8 @@ enum {
 enum phase {
 	/* Never used. */
 	PHASE_EMPTY,
-	/* The program is writing down which segment it holds. */
-	PHASE_OPENING,
+	/* The program is writing down which segment it holds, or the result from the parent. */
+	PHASE_WRITING,
 	/* The program gathers contributions. */
 	PHASE_GATHERING,
 	/* The program has made the result; it lies in the slot, for repeats. */
@@ -41,6 +41,8 @@ enum phase {
 	PHASE_DONE_BY_PROCESS,
 	/* The program has gathered all contributions, and the process is to fold them. */
 	PHASE_GATHERED,
+	/* The program has sent the parent what it made of all contributions; the result is to come from there. */
+	PHASE_FORWARDED,
 };
 
 #define WORD_CLAIMED_SHIFT 8
@@ -58,9 +60,9 @@ struct edge {
 	u32 next;
 };
 
-/* Results that go to all children at once, to a multicast address. */
+/* Results that go to all children at once, to a multicast address. The root sends them. */
 struct multicast {
-	/* Its peer is the address; none if that is 0. */
+	/* Its peer is the address; none if that is 0, as below another node. */
 	struct edge edge;
 	/* Longest result that goes there. */
 	u32 longest_bytes;
@@ -70,6 +72,28 @@ struct multicast {
 	u32 has_subscriber;
 	/* Results sent since there was a subscriber. */
 	u32 unreceived;
+};
+
+/* How far the way to the parent is known. */
+enum way {
+	WAY_UNKNOWN,
+	/* The program is writing it down. */
+	WAY_WRITING,
+	WAY_KNOWN,
+};
+
+/* The node above this one. */
+struct parent {
+	/* None if its peer's address is 0: this node is the root. */
+	struct edge edge;
+	/* Which of its children this node is. */
+	u32 child;
+	/* The way there, learnt from what came from there: the interface, and target and source in what it sent. */
+	u32 interface;
+	u8 hardware[12];
+	u32 reserved;
+	/* An `enum way`. The process sets it back when nothing arrives by that way. */
+	u64 way;
 };
 
 /* One group. */
@@ -88,9 +112,11 @@ struct place {
 	u32 payload_max_bytes;
 	/* The earliest sequence whose result is not here. */
 	u32 floor;
-	u32 reserved;
+	/* Whether members may have results before this node has them, because they came by multicast. */
+	u32 may_be_overtaken;
 	struct edge edges[CHILDREN_MAX];
 	struct multicast multicast;
+	struct parent parent;
 };
 
 /* The segment that a slot holds, as all its contributors describe it. */
@@ -117,6 +143,9 @@ struct lane {
 struct slot {
 	u64 word;
 	struct segment segment;
+	/* As a lane's mark: the newest attempt that was sent to the parent. */
+	u64 forwarded;
+	/* What all contributions make; below another node, the result once that has come. */
 	u64 result[PAYLOAD_WORDS];
 	struct lane lanes[CHILDREN_MAX];
 };
@@ -131,7 +160,7 @@ struct counters {
 	u64 gathered;
 	/* Contributions that had been counted before. */
 	u64 repeats;
-	/* Wrong capability, wrong source, or outside the window. */
+	/* Wrong capability, wrong source, or outside the window; from the parent, too. */
 	u64 refused;
 	/* Left to the process: an operator, a type or a length that the program does not take, or a
 	 * sequence that the process has. */

@@ -70,6 +70,8 @@ INLINE u64 read_word_in_order(struct slot *slot)
 }
 
 #define MARK_FILLED (1ull << 8)
+/* The parent has said that it has what was sent. */
+#define MARK_ACKED (1ull << 9)
 
 INLINE u64 new_mark(u32 sequence, u8 attempt)
 {
@@ -81,15 +83,30 @@ INLINE u8 mark_attempt(u64 mark)
 	return mark;
 }
 
-/* Notes an attempt that is newer than what the lane of the same sequence has. */
-INLINE void note_attempt(struct lane *lane, u32 sequence, u8 attempt)
+/* Notes an attempt if it is newer than what the mark of the same sequence has. True if it is. */
+INLINE int note_attempt(u64 *mark, u32 sequence, u8 attempt)
 {
-	u64 mark = read_shared(&lane->mark);
-	u64 newer = new_mark(sequence, attempt);
+	u64 before = read_shared(mark);
 
-	/* If the lane changes meanwhile, it has moved on, or a newer attempt has been noted. */
-	if (mark >> 32 == sequence && (mark & MARK_FILLED) && newer > mark)
-		compare_and_swap(&lane->mark, mark, newer);
+	/* If the mark changes meanwhile, its slot has moved on, or a newer attempt has been noted. */
+	return before >> 32 == sequence && (before & MARK_FILLED) && attempt > mark_attempt(before) &&
+	       compare_and_swap(mark, before, (before & ~0xffull) | attempt) == before;
+}
+
+/* Notes that the parent has acked. If the mark changes meanwhile, the next ack is noted. */
+INLINE void note_ack(u64 *mark, u32 sequence)
+{
+	u64 before = read_shared(mark);
+
+	if (before >> 32 == sequence)
+		compare_and_swap(mark, before, before | MARK_ACKED);
+}
+
+INLINE int is_acked(const u64 *mark, u32 sequence)
+{
+	u64 now = read_shared(mark);
+
+	return now >> 32 == sequence && (now & MARK_ACKED);
 }
 
 /* What one attempt at a change does, and what the attempts lead to. */

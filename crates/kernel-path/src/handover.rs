@@ -2,13 +2,13 @@
 //! must know of the other's.
 //!
 //! To the machine, what the program gathers looks like datagrams that are late. It hears of them in
-//! three ways: as results, before it judges a request; as contributions, when it takes over a segment; and
-//! all at once, when the program's service to the group ends. `docs/decisions/0038-kernel-path.md` argues
+//! three ways: as results, before it judges a request; as contributions, or as their sum, when it takes over a
+//! segment; and all at once, when the program's service to the group ends. `docs/decisions/0038-kernel-path.md` argues
 //! why nothing is lost or counted twice.
 
 use std::net::SocketAddrV4;
 
-use tributary_protocol::node::{ChildEdge, FrameError, Node, PortId, Wait, WaitsFor};
+use tributary_protocol::node::{ChildEdge, FrameError, Node, ParentEdge, PortId, Wait, WaitsFor};
 use tributary_protocol::payloads::Payloads;
 #[cfg(feature = "planted-bugs")]
 use tributary_protocol::planted;
@@ -18,8 +18,8 @@ use tributary_wire::{GroupId, Sequence};
 
 use crate::layout::Counters;
 use crate::tables::{
-    AdmitError, Answered, Awaited, ChildTerms, CounterReader, GroupTerms, Held, Multicast, PlaceId,
-    Tables, Taken,
+    AdmitError, Awaited, ChildTerms, Closed, CounterReader, Folded, GroupTerms, Held, Multicast,
+    ParentTerms, PlaceId, Tables, Taken,
 };
 use crate::word::Phase;
 
@@ -30,10 +30,10 @@ pub struct Handover {
     places: Vec<Option<PlaceId>>,
 }
 
-/// The two ends of a child's datagrams.
+/// The two ends of the datagrams of a child or the parent.
 #[derive(Clone, Copy, Debug)]
 pub struct DatagramPath {
-    /// The child's.
+    /// The other's.
     pub peer: SocketAddrV4,
     /// This node's.
     pub own: SocketAddrV4,
@@ -90,8 +90,8 @@ impl Handover {
         })
     }
 
-    /// Lets the program serve a group, if it can: every child's datagrams have a known path, and the
-    /// machine says that nothing else stands against it. True if it does from now on. Where the machine multicasts
+    /// Lets the program serve a group, if it can: the datagrams of every child and of the parent have a known path,
+    /// and the machine says that nothing else stands against it. True if it does from now on. Where the machine multicasts
     /// results to `address`, so does the program.
     ///
     /// # Errors
@@ -113,6 +113,16 @@ impl Handover {
             Some(ChildTerms { capability, peer, own, next, subscription })
         });
         let Some(children) = children.collect::<Option<Vec<_>>>() else { return Ok(false) };
+        let parent = match terms.parent {
+            None => None,
+            Some(ParentEdge { port, child, capability }) => match path(port) {
+                Some(DatagramPath { peer, own }) => {
+                    Some(ParentTerms { child, capability, peer, own })
+                }
+                None => return Ok(false),
+            },
+        };
+        let may_be_overtaken = terms.multicast.is_some();
         let multicast =
             address.zip(terms.multicast).map(|(address, terms)| Multicast { address, terms });
         let terms = GroupTerms {
@@ -122,7 +132,9 @@ impl Handover {
             window: terms.osos,
             payload_max_bytes: terms.payload_max_bytes,
             children,
+            parent,
             multicast,
+            may_be_overtaken,
             floor: terms.floor,
             known: node.segments(group).collect(),
         };
@@ -146,6 +158,11 @@ impl Handover {
         arrival: Arrival<'_>,
         payloads: &mut impl Payloads,
     ) -> Result<(), FrameError> {
+        if let Some(group) = node.group_of_parent(arrival.port)
+            && let Some(place) = self.place(group)
+        {
+            return self.handle_from_parent(node, group, place, arrival, payloads);
+        }
         let group = node.group_of_child(arrival.port).filter(|group| self.serves(*group));
         let Some(group) = group else { return hand(node, arrival, payloads) };
         match &arrival.header.message {
@@ -175,9 +192,12 @@ impl Handover {
         payloads: &mut impl Payloads,
     ) {
         let Some(place) = self.place(group) else { return };
-        let (results, gathered) = self.tables.close(place);
-        for answered in results {
-            adopt(node, group, &answered, payloads);
+        let Closed { results, forwarded, gathered } = self.tables.close(place);
+        for folded in results {
+            adopt(node, group, &folded, payloads);
+        }
+        for folded in forwarded {
+            adopt_forwarded(node, group, now, &folded, payloads);
         }
         for held in gathered {
             hand_held(node, group, now, held, payloads);
@@ -196,6 +216,56 @@ impl Handover {
         self.places.get(group.0 as usize).copied().flatten()
     }
 
+    /// Notes that a result has come to the machine by multicast, not by [`Self::handle_frame`].
+    pub fn note_multicast(&self, node: &Node, group: GroupId, sequence: Sequence) {
+        if let Some(place) = self.place(group)
+            && node.segment(group, sequence) == Some(true)
+        {
+            self.tables.finish(place, sequence);
+        }
+    }
+
+    fn handle_from_parent(
+        &self,
+        node: &mut Node,
+        group: GroupId,
+        place: PlaceId,
+        arrival: Arrival<'_>,
+        payloads: &mut impl Payloads,
+    ) -> Result<(), FrameError> {
+        match arrival.header.message {
+            // What the program has sent is lost. From here on the segment is the machine's.
+            Message::Nack { sequence }
+                if self.take_forwarded(node, group, sequence, arrival.now, payloads) =>
+            {
+                Ok(())
+            }
+            Message::Result(part) => {
+                let taken = hand(node, arrival, payloads);
+                if node.segment(group, part.sequence) == Some(true) {
+                    self.tables.finish(place, part.sequence);
+                }
+                taken
+            }
+            _ => hand(node, arrival, payloads),
+        }
+    }
+
+    /// Lets the machine take over a segment that the program has sent to the parent. False if there is no such segment.
+    fn take_forwarded(
+        &self,
+        node: &mut Node,
+        group: GroupId,
+        sequence: Sequence,
+        now: Time,
+        payloads: &mut impl Payloads,
+    ) -> bool {
+        let Some(place) = self.place(group) else { return false };
+        let Some(folded) = self.tables.take_forwarded(place, sequence) else { return false };
+        adopt_forwarded(node, group, now, &folded, payloads);
+        true
+    }
+
     fn handle_request(
         &mut self,
         node: &mut Node,
@@ -205,6 +275,7 @@ impl Handover {
         payloads: &mut impl Payloads,
     ) -> Result<(), FrameError> {
         let is_past = self.catch_up(node, group, part.sequence, payloads);
+        self.catch_up_forwarded(node, group, part.sequence, arrival.now, payloads);
         match hand(node, arrival, payloads) {
             // A repeat that was long on its way. The machine can't know that, for it did not see the segment.
             Err(FrameError::OutsideWindow { .. }) if is_past => return Ok(()),
@@ -251,6 +322,28 @@ impl Handover {
         }
     }
 
+    /// Lets the machine take over what the program has sent upward of a segment that a child repeats, and of the one
+    /// whose result a child must have to send it, which may have come by multicast.
+    fn catch_up_forwarded(
+        &self,
+        node: &mut Node,
+        group: GroupId,
+        sequence: Sequence,
+        now: Time,
+        payloads: &mut impl Payloads,
+    ) {
+        let Some(terms) = node.terms_elsewhere(group).filter(|terms| terms.parent.is_some()) else {
+            return;
+        };
+        let before = Sequence(sequence.0.wrapping_sub(u32::from(terms.osos)));
+        self.take_forwarded(node, group, before, now, payloads);
+        if self.take_forwarded(node, group, sequence, now, payloads)
+            && let Some(place) = self.place(group)
+        {
+            self.tables.forget_way(place);
+        }
+    }
+
     /// Claims the segment that the machine has just been handed a contribution to, if the machine keeps it.
     fn settle(
         &mut self,
@@ -275,6 +368,10 @@ impl Handover {
                 }
             }
             Taken::Before => {}
+            // This child's is among the contributions: the frame is a repeat.
+            Taken::Forwarded(folded) => {
+                adopt_forwarded(node, group, arrival.now, &folded, payloads);
+            }
             Taken::Answered(answered) => {
                 if node.segment(group, sequence) == Some(false) {
                     adopt(node, group, &answered, payloads);
@@ -323,7 +420,18 @@ fn hand_held(node: &mut Node, group: GroupId, now: Time, held: Held, payloads: &
     let _ = node.handle_frame(now, port, carrier, &header, &held.payload, payloads);
 }
 
-fn adopt(node: &mut Node, group: GroupId, answered: &Answered, payloads: &mut impl Payloads) {
-    let Answered { part, payload, attempts } = answered;
+fn adopt(node: &mut Node, group: GroupId, folded: &Folded, payloads: &mut impl Payloads) {
+    let Folded { part, payload, attempts } = folded;
     node.adopt_result(group, part, attempts, payload, payloads);
+}
+
+fn adopt_forwarded(
+    node: &mut Node,
+    group: GroupId,
+    now: Time,
+    folded: &Folded,
+    payloads: &mut impl Payloads,
+) {
+    let Folded { part, payload, attempts } = folded;
+    node.adopt_forwarded(now, group, part, attempts, payload, payloads);
 }

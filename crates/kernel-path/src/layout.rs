@@ -44,6 +44,21 @@ pub(crate) struct Multicast {
     pub(crate) unreceived: u32,
 }
 
+/// All zero: none.
+#[derive(Default)]
+#[repr(C)]
+pub(crate) struct Parent {
+    pub(crate) edge: Edge,
+    pub(crate) child: u32,
+    pub(crate) interface: u32,
+    pub(crate) hardware: [u8; 12],
+    pub(crate) reserved: u32,
+    pub(crate) way: u64,
+}
+
+/// Of a way to a parent that is to be learnt.
+pub(crate) const WAY_UNKNOWN: u64 = 0;
+
 #[repr(C)]
 pub(crate) struct Place {
     pub(crate) is_on: u32,
@@ -55,9 +70,10 @@ pub(crate) struct Place {
     pub(crate) children: u32,
     pub(crate) payload_max_bytes: u32,
     pub(crate) floor: u32,
-    pub(crate) reserved: u32,
+    pub(crate) may_be_overtaken: u32,
     pub(crate) edges: [Edge; CHILDREN_MAX],
     pub(crate) multicast: Multicast,
+    pub(crate) parent: Parent,
 }
 
 #[derive(Clone, Copy)]
@@ -99,6 +115,7 @@ impl Mark {
 pub(crate) struct Slot {
     pub(crate) word: u64,
     pub(crate) segment: Segment,
+    pub(crate) forwarded: Mark,
     pub(crate) result: [u8; PAYLOAD_BYTES_MAX],
     pub(crate) lanes: [Lane; CHILDREN_MAX],
 }
@@ -145,6 +162,10 @@ mod tests {
             size_of::<Lane>(),
             size_of::<Multicast>(),
             offset_of!(Place, multicast),
+            size_of::<Parent>(),
+            offset_of!(Place, parent),
+            offset_of!(Parent, way),
+            offset_of!(Slot, forwarded),
             size_of::<Slot>(),
             size_of::<Counters>(),
             offset_of!(Place, edges),

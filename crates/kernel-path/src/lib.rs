@@ -38,7 +38,7 @@ pub use layout::{
 };
 pub use program::{IS_BUILT, LoadError, Program};
 pub use tables::{
-    AdmitError, Answered, ChildTerms, CounterReader, Directory, GroupTerms, Held, Memory,
-    Multicast, PlaceId, Tables, Taken,
+    AdmitError, ChildTerms, Closed, CounterReader, Directory, Folded, GroupTerms, Held, Memory,
+    Multicast, ParentTerms, PlaceId, Tables, Taken,
 };
 pub use word::{Phase, Word};

@@ -8,7 +8,7 @@
 use std::io;
 use std::net::SocketAddrV4;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use tributary_protocol::Time;
 use tributary_protocol::node::MulticastTerms;
@@ -69,6 +69,19 @@ pub struct Multicast {
     pub terms: MulticastTerms,
 }
 
+/// The node above a group's node.
+#[derive(Clone, Copy, Debug)]
+pub struct ParentTerms {
+    /// Which of its children this node is.
+    pub child: ChildIndex,
+    /// What frames between the two show.
+    pub capability: Capability,
+    /// Where it takes and sends datagrams.
+    pub peer: SocketAddrV4,
+    /// Where this node takes them from it.
+    pub own: SocketAddrV4,
+}
+
 /// A group that the program is to serve.
 #[derive(Clone, Debug)]
 pub struct GroupTerms {
@@ -84,8 +97,13 @@ pub struct GroupTerms {
     pub payload_max_bytes: u32,
     /// Its children, in reduction order.
     pub children: Vec<ChildTerms>,
-    /// Its multicast. Used if this node has one address for all children, from which results are to come.
+    /// The node above; none at the root.
+    pub parent: Option<ParentTerms>,
+    /// Its multicast. At the root it is used if this node has one address for all children, from which results are to
+    /// come.
     pub multicast: Option<Multicast>,
+    /// Whether members may have results before this node has them.
+    pub may_be_overtaken: bool,
     /// The earliest sequence whose result is not here.
     pub floor: Sequence,
     /// The sequences that the process has in slots, and whether their results are here.
@@ -136,12 +154,12 @@ pub struct Held {
     pub payload: Vec<u8>,
 }
 
-/// A result that the program has made.
+/// What the program has made of all contributions to a segment, or has got from the parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answered {
+pub struct Folded {
     /// The segment.
     pub part: Part,
-    /// Its result.
+    /// Its result; of a segment that waits for the parent, the sum of what is below this node.
     pub payload: Vec<u8>,
     /// The newest attempt of each child.
     pub attempts: Vec<u8>,
@@ -154,8 +172,10 @@ pub enum Taken {
     Gathered(Vec<Held>),
     /// The process had it before.
     Before,
-    /// The program has made the result.
-    Answered(Box<Answered>),
+    /// The program has the result.
+    Answered(Box<Folded>),
+    /// The process has it, and the parent what the program has sent there.
+    Forwarded(Box<Folded>),
     /// The slot holds a later sequence: every child has had the result.
     Past,
     /// The slot holds an earlier sequence, which is not done.
@@ -201,7 +221,18 @@ pub struct Tables {
 #[derive(Clone, Copy)]
 enum Use {
     Free { since: Option<Time> },
-    Taken { key: u64, slots: usize, children: usize },
+    Taken { key: u64, slots: usize, children: usize, may_be_overtaken: bool },
+}
+
+/// What the program had of a group.
+#[derive(Debug, Default)]
+pub struct Closed {
+    /// Results.
+    pub results: Vec<Folded>,
+    /// What it had sent to the parent.
+    pub forwarded: Vec<Folded>,
+    /// Contributions to segments that were not complete.
+    pub gathered: Vec<Held>,
 }
 
 impl Tables {
@@ -236,7 +267,8 @@ impl Tables {
         self.write_place(index, slots, terms);
         let key = key(terms.group, terms.epoch);
         self.directory.enter(key, index as u32)?;
-        self.places[index] = Use::Taken { key, slots, children };
+        let may_be_overtaken = terms.may_be_overtaken && terms.parent.is_some();
+        self.places[index] = Use::Taken { key, slots, children, may_be_overtaken };
         self.switch(index, true);
         Ok(PlaceId(index))
     }
@@ -281,15 +313,15 @@ impl Tables {
         words[self.index(place, sequence)].is_past(sequence)
     }
 
-    /// The result of a sequence, if the program has made it and it is still there.
+    /// The result of a sequence, if the program has it and it is still there.
     #[must_use]
-    pub fn answered(&self, PlaceId(place): PlaceId, sequence: Sequence) -> Option<Answered> {
+    pub fn answered(&self, PlaceId(place): PlaceId, sequence: Sequence) -> Option<Folded> {
         let index = self.index(place, sequence);
         let word = self.word(place, index);
         if word.phase() != Phase::Done || word.sequence() != sequence {
             return None;
         }
-        let answered = self.read_answer(place, index, sequence);
+        let answered = self.read_folded(place, index, sequence);
         // What was read is not younger than the word that is read next.
         fence(Ordering::Acquire);
         // If the slot was opened again meanwhile, what was read is mixed, and nobody needs it.
@@ -339,19 +371,50 @@ impl Tables {
                 }
             } else if word.is_past(sequence) {
                 return Taken::Past;
-            } else if !word.is_free_for(sequence) {
+            } else if word.phase() == Phase::Writing {
+                // The result of a segment that its members have overtaken.
+                steps::wait();
+                continue;
+            } else if !word.is_free_for(sequence, self.may_be_overtaken(place)) {
                 return Taken::Busy;
             }
             let next = Word::new(sequence, Phase::OfProcess);
             if self.swap(place, index, word, next) {
-                let held = if word.holds(sequence) {
-                    self.gathered(place, index, word)
-                } else {
-                    Vec::new()
+                return match word.phase() {
+                    _ if !word.holds(sequence) => Taken::Gathered(Vec::new()),
+                    Phase::Forwarded => match self.read_folded(place, index, sequence) {
+                        Some(folded) => Taken::Forwarded(Box::new(folded)),
+                        None => Taken::Gathered(Vec::new()),
+                    },
+                    _ => Taken::Gathered(self.gathered(place, index, word)),
                 };
-                return Taken::Gathered(held);
             }
         }
+    }
+
+    /// Takes a sequence for the process if the program has sent it to the parent and waits for the result. Returns what
+    /// was sent.
+    #[must_use]
+    pub fn take_forwarded(&self, place_id: PlaceId, sequence: Sequence) -> Option<Folded> {
+        let PlaceId(place) = place_id;
+        let word = self.word(place, self.index(place, sequence));
+        // If its result comes at this moment, the process gets that.
+        if !word.holds(sequence) || word.phase() != Phase::Forwarded {
+            return None;
+        }
+        match self.take(place_id, sequence) {
+            Taken::Forwarded(folded) => Some(*folded),
+            _ => None,
+        }
+    }
+
+    /// Lets the program learn the way to the parent anew, because what goes by the one that it knows is not answered.
+    pub fn forget_way(&self, PlaceId(place): PlaceId) {
+        let place = self.memory.place(place);
+        // SAFETY: the place lies in the mapping; both sides change the number as a whole.
+        let way = unsafe { AtomicU64::from_ptr(&raw mut (*place).parent.way) };
+        // Relaxed: a request that still goes the old way is lost, as any may be.
+        way.store(layout::WAY_UNKNOWN, Ordering::Relaxed);
     }
 
     /// Notes that the process hands down a sequence's result: members may go on after that.
@@ -401,10 +464,10 @@ impl Tables {
     }
 
     /// Takes every slot of a group from the program, which can then neither open nor complete one. Returns
-    /// what it had: results, and contributions to segments that were not complete.
-    pub fn close(&self, place_id: PlaceId) -> (Vec<Answered>, Vec<Held>) {
+    /// what it had.
+    pub fn close(&self, place_id: PlaceId) -> Closed {
         let PlaceId(place) = place_id;
-        let (mut results, mut gathered) = (Vec::new(), Vec::new());
+        let mut closed = Closed::default();
         self.switch(place, false);
         for index in 0..self.slots(place) {
             loop {
@@ -417,10 +480,13 @@ impl Tables {
                 if self.swap(place, index, word, next) {
                     match word.phase() {
                         Phase::Done => {
-                            results.extend(self.read_answer(place, index, word.sequence()))
+                            closed.results.extend(self.read_folded(place, index, word.sequence()))
+                        }
+                        Phase::Forwarded => {
+                            closed.forwarded.extend(self.read_folded(place, index, word.sequence()))
                         }
                         Phase::Gathering | Phase::Gathered => {
-                            gathered.extend(self.gathered(place, index, word))
+                            closed.gathered.extend(self.gathered(place, index, word))
                         }
                         _ => {}
                     }
@@ -428,7 +494,7 @@ impl Tables {
                 }
             }
         }
-        (results, gathered)
+        closed
     }
 
     fn switch(&self, index: usize, is_on: bool) {
@@ -452,6 +518,8 @@ impl Tables {
             *edge = edge_of(child.capability, child.peer, child.own, child.next);
         }
         place.multicast = multicast_of(terms).unwrap_or_default();
+        place.parent = terms.parent.as_ref().map(parent_of).unwrap_or_default();
+        place.may_be_overtaken = u32::from(terms.may_be_overtaken && terms.parent.is_some());
     }
 
     fn write_slots(&self, index: usize, slots: usize, terms: &GroupTerms) {
@@ -499,6 +567,13 @@ impl Tables {
         }
     }
 
+    fn may_be_overtaken(&self, place: usize) -> bool {
+        match self.places[place] {
+            Use::Taken { may_be_overtaken, .. } => may_be_overtaken,
+            Use::Free { .. } => false,
+        }
+    }
+
     fn index(&self, place: usize, sequence: Sequence) -> usize {
         sequence.0 as usize & (self.slots(place) - 1)
     }
@@ -519,11 +594,11 @@ impl Tables {
         held
     }
 
-    fn read_answer(&self, place: usize, index: usize, sequence: Sequence) -> Option<Answered> {
+    fn read_folded(&self, place: usize, index: usize, sequence: Sequence) -> Option<Folded> {
         steps::step();
         let slot = self.memory.slot(place, index);
-        // SAFETY: the slot lies in the mapping. The program writes neither segment nor result of a slot
-        // that is done until it is opened again, which the caller looks for.
+        // SAFETY: the slot lies in the mapping. The program writes neither segment nor result of a slot that is
+        // done until it is opened again, which the caller looks for, nor of one that the process has.
         let (segment, result) = unsafe {
             (
                 (&raw const (*slot).segment).read_volatile(),
@@ -536,7 +611,7 @@ impl Tables {
         });
         let part = part(sequence, &segment, 0)?;
         let payload = result[..part.payload_bytes()].to_vec();
-        Some(Answered { part, payload, attempts: attempts.collect() })
+        Some(Folded { part, payload, attempts: attempts.collect() })
     }
 }
 
@@ -551,18 +626,27 @@ fn edge_of(capability: Capability, peer: SocketAddrV4, own: SocketAddrV4, next: 
     }
 }
 
+fn parent_of(parent: &ParentTerms) -> layout::Parent {
+    let ParentTerms { child, capability, peer, own } = *parent;
+    let edge = edge_of(capability, peer, own, Sequence(0));
+    layout::Parent { edge, child: child.0.into(), ..layout::Parent::default() }
+}
+
 /// A group's multicast as the program has it; none if results can't come from one address.
 fn multicast_of(terms: &GroupTerms) -> Option<layout::Multicast> {
     let Multicast { address, terms: MulticastTerms { capability, longest_bytes, unreceived } } =
         terms.multicast?;
     let own = terms.children.first()?.own;
-    if terms.children.iter().any(|child| child.own != own) {
-        return None;
-    }
+    let edge = match terms.parent {
+        // The root sends them.
+        Some(_) => Edge::default(),
+        None if terms.children.iter().any(|child| child.own != own) => return None,
+        None => edge_of(capability, address, own, Sequence(0)),
+    };
     let Receivers { spared, has_subscriber } =
         receivers(terms.children.iter().map(|child| child.subscription));
     Some(layout::Multicast {
-        edge: edge_of(capability, address, own, Sequence(0)),
+        edge,
         longest_bytes,
         spared,
         has_subscriber,

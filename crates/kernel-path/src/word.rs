@@ -13,8 +13,8 @@ pub struct Word(pub(crate) u64);
 pub enum Phase {
     /// Never used.
     Empty,
-    /// The program is writing down which segment it holds.
-    Opening,
+    /// The program is writing down which segment it holds, or the result from the parent.
+    Writing,
     /// The program gathers contributions.
     Gathering,
     /// The program has made the result.
@@ -25,6 +25,8 @@ pub enum Phase {
     DoneByProcess,
     /// The program has gathered all contributions, and the process is to fold them.
     Gathered,
+    /// The program has sent the parent what it made of all contributions.
+    Forwarded,
 }
 
 impl Word {
@@ -39,20 +41,17 @@ impl Word {
     }
 
     /// How far the slot has come.
-    ///
-    /// # Panics
-    /// If the memory holds what neither side writes.
     #[must_use]
     pub fn phase(self) -> Phase {
         match self.0 & 7 {
             0 => Phase::Empty,
-            1 => Phase::Opening,
+            1 => Phase::Writing,
             2 => Phase::Gathering,
             3 => Phase::Done,
             4 => Phase::OfProcess,
             5 => Phase::DoneByProcess,
             6 => Phase::Gathered,
-            other => panic!("a slot's phase is {other}"),
+            _ => Phase::Forwarded,
         }
     }
 
@@ -69,21 +68,23 @@ impl Word {
         self.phase() != Phase::Empty && (1..1 << 31).contains(&behind)
     }
 
-    /// Whether the slot may be opened for this sequence: it was not used, or an earlier one is done.
-    pub(crate) fn is_free_for(self, sequence: Sequence) -> bool {
+    /// Whether the process may open the slot for this sequence: it was not used, or an earlier one is done, or its
+    /// members may have the result before this node has it.
+    pub(crate) fn is_free_for(self, sequence: Sequence, may_be_overtaken: bool) -> bool {
         let ahead = sequence.distance_from(self.sequence());
+        let is_later = (1..1 << 31).contains(&ahead);
         match self.phase() {
             Phase::Empty => true,
-            Phase::Done | Phase::DoneByProcess => (1..1 << 31).contains(&ahead),
-            Phase::Opening | Phase::Gathering | Phase::Gathered | Phase::OfProcess => false,
+            Phase::Done | Phase::DoneByProcess => is_later,
+            Phase::OfProcess | Phase::Forwarded => may_be_overtaken && is_later,
+            Phase::Writing | Phase::Gathering | Phase::Gathered => false,
         }
     }
 
-    /// Whether a run of the program writes in the slot: it is being opened, a lane is being filled, or the result
-    /// is being made.
+    /// Whether a run of the program writes in the slot: its segment, a lane, or the result.
     pub(crate) fn is_being_written(self, children: usize) -> bool {
         match self.phase() {
-            Phase::Opening => true,
+            Phase::Writing => true,
             Phase::Gathering => self.filled() == children || self.filled() < self.claims(),
             _ => false,
         }

@@ -52,7 +52,7 @@ use crate::{Carrier, Time};
 pub use config::{
     ChildConfig, GroupConfig, InstallError, NodeConfig, ParentConfig, StreamConfig, StreamLimits,
 };
-pub use elsewhere::{ChildEdge, GroupTerms, MulticastTerms};
+pub use elsewhere::{ChildEdge, GroupTerms, MulticastTerms, ParentEdge};
 pub use error::FrameError;
 pub use output::{Event, NodeStats, Transmit};
 pub use port::PortId;

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 
 use tributary_kernel_path::user_space::packets::{Checksum, HEAD_BYTES, packet};
 use tributary_kernel_path::user_space::{UserSpace, Verdict};
-use tributary_kernel_path::{Answered, Held, PlaceId, Tables, Taken};
+use tributary_kernel_path::{Closed, Folded, Held, PlaceId, Tables, Taken};
 use tributary_protocol::Time;
 use tributary_protocol_testing::frames::{decode, encode, part, sequence};
 use tributary_reduce::oracle;
@@ -50,7 +50,7 @@ struct Ran {
 enum Outcome {
     Ran(Vec<Ran>),
     Took(Taken),
-    Closed(Vec<Answered>, Vec<Held>),
+    Closed(Closed),
 }
 
 /// The tables, and where the group is in them.
@@ -155,8 +155,7 @@ impl Scenario {
             Does::Take => Outcome::Took(process.lock().expect("no part panicked").take(self.met)),
             Does::Close => {
                 let process = process.lock().expect("no part panicked");
-                let (results, held) = process.tables.close(process.place);
-                Outcome::Closed(results, held)
+                Outcome::Closed(process.tables.close(process.place))
             }
         })
     }
@@ -170,10 +169,11 @@ impl Scenario {
                     packets.into_iter().for_each(|ran| self.note_ran(&mut seen, ran))
                 }
                 Outcome::Took(taken) => self.note_taken(&mut seen, taken),
-                Outcome::Closed(results, held) => {
+                Outcome::Closed(Closed { results, forwarded, gathered }) => {
                     seen.is_closed = true;
                     results.iter().for_each(|answered| self.note_answered(&mut seen, answered));
-                    held.iter().for_each(|held| self.note_held(&mut seen, held));
+                    assert!(forwarded.is_empty());
+                    gathered.iter().for_each(|held| self.note_held(&mut seen, held));
                 }
             }
         }
@@ -220,10 +220,11 @@ impl Scenario {
             Taken::Answered(answered) => self.note_answered(seen, &answered),
             Taken::Before => {}
             Taken::Busy | Taken::Past => panic!("the slot is nobody else's"),
+            Taken::Forwarded(_) => panic!("this is the root"),
         }
     }
 
-    fn note_answered(&self, seen: &mut Seen, answered: &Answered) {
+    fn note_answered(&self, seen: &mut Seen, answered: &Folded) {
         let number = answered.part.sequence.distance_from(sequence(0));
         assert_eq!(answered.payload, expected(self.shape, number));
         seen.is_answered |= number == self.met;

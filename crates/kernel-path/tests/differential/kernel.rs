@@ -19,7 +19,8 @@ use tributary_wire::Sequence;
 use tributary_wire::frame::Subscription;
 
 use crate::members::{self, Kind, Members};
-use crate::{bytes_of, group, host, multicast_up_to, to_multicast};
+use crate::parent::{Parent, UPWARD, answered, parent_terms};
+use crate::{bytes_of, group, host, is_root, multicast_up_to, to_multicast};
 
 const RUNS: u64 = 40;
 const SHOTS: usize = 200;
@@ -106,28 +107,48 @@ fn kernel_and_user_space_do_the_same() {
         info.verified_instruction_count(),
         info.size_translated().unwrap_or(0)
     );
-    let mut packets = 0;
+    let mut seen = Seen::default();
     for seed in 0..RUNS {
-        packets += run(seed, &mut program, &mut tables);
+        run(seed, &mut program, &mut tables, &mut seen);
     }
     let counters = tables.counters();
-    println!("{packets} packets; {counters:?}");
+    println!("{seen:?}; {counters:?}");
+    assert!(seen.forwarded > RUNS && seen.results_from_parent > RUNS, "{seen:?}");
     assert!(counters.completed > RUNS && counters.gathered > RUNS, "{counters:?}");
     assert!(counters.damaged > 0 && counters.multicasts > RUNS, "{counters:?}");
 }
 
-fn run(seed: u64, program: &mut Program, tables: &mut Tables) -> u64 {
+#[derive(Debug, Default)]
+struct Seen {
+    packets: u64,
+    forwarded: u64,
+    results_from_parent: u64,
+}
+
+fn run(seed: u64, program: &mut Program, tables: &mut Tables, seen: &mut Seen) {
     let mut random = Pcg64::seed_from_u64(1000 + seed);
     let children = random.random_range(1..=16);
     let window = random.random_range(1..=16);
     let peers: Vec<_> = (0..children).map(|child| host(child, 4000 + child as u16)).collect();
     let multicast = multicast_up_to(seed).map(to_multicast);
-    let terms = GroupTerms { multicast, ..group(window, &peers) };
+    let is_root = is_root(seed);
+    let terms = GroupTerms {
+        multicast,
+        may_be_overtaken: multicast.is_some(),
+        parent: (!is_root).then(parent_terms),
+        ..group(window, &peers)
+    };
     let (user, mut user_tables) = UserSpace::new();
     let in_user = user_tables.admit(Time(0), &terms).expect("there is a place");
     let in_kernel = tables.admit(Time(0), &terms).expect("there is a place");
     let before = tables.counters();
     let mut members = Members::that_hand_off(children, window);
+    let mut parent = Parent::default();
+    if !is_root {
+        let greeting = bytes_of(&Parent::greeting());
+        assert_eq!(user.run(INTERFACE, &greeting, false).0, Verdict::Pass);
+        assert_eq!(test_run(program, &greeting), (Verdict::Pass, greeting));
+    }
     for number in 0..SHOTS {
         if random.random_bool(0.04) {
             let any = |_| *Subscription::ALL.choose(&mut random).expect("there are some");
@@ -135,7 +156,8 @@ fn run(seed: u64, program: &mut Program, tables: &mut Tables) -> u64 {
             user_tables.subscribe(in_user, subscriptions.iter().copied());
             tables.subscribe(in_kernel, subscriptions.iter().copied());
         }
-        let shot = members.next(&mut random, &peers);
+        let from_parent = if random.random_bool(0.2) { parent.next(&mut random) } else { None };
+        let shot = from_parent.unwrap_or_else(|| members.next(&mut random, &peers));
         let place = format!("seed {seed}, packet {number}, {shot:?}");
         let mut bytes = bytes_of(&shot);
         if shot.kind == Kind::Damaged {
@@ -161,6 +183,12 @@ fn run(seed: u64, program: &mut Program, tables: &mut Tables) -> u64 {
         }
         let frames: Vec<_> = sent.iter().map(members::sent_frame).collect();
         members.note(&frames);
+        parent.note(&frames);
+        seen.forwarded += frames.iter().filter(|(to, _)| *to == UPWARD).count() as u64;
+        if let Some(number) = answered(&shot).filter(|_| verdict != Verdict::Pass) {
+            members.note_complete(number);
+            seen.results_from_parent += 1;
+        }
         // What was gathered for the process, both hand over alike.
         let words = words.iter().filter(|word| word.phase() == Phase::Gathered);
         for word in words.collect::<Vec<_>>() {
@@ -180,7 +208,7 @@ fn run(seed: u64, program: &mut Program, tables: &mut Tables) -> u64 {
     assert_eq!(multicasts, user_tables.counters().multicasts, "seed {seed}");
     assert_eq!(after.damaged - before.damaged, user_tables.counters().damaged, "seed {seed}");
     tables.remove(Time(0), in_kernel);
-    SHOTS as u64
+    seen.packets += SHOTS as u64;
 }
 
 /// Runs the program in the kernel over one packet: its verdict, and the packet as it leaves it.

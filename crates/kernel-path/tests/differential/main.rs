@@ -2,6 +2,8 @@
 //! members that lose, repeat, reorder, forge, damage and disagree, go to the program (compiled for user
 //! space) and to `protocol::node` behind its driver's checks; all that both send is compared.
 //!
+//! Every other group is that of a node below another, which answers what is sent to it, or not.
+//!
 //! `TRIBUTARY_DIFFERENTIAL_RUNS` sets the number of groups; each gets some hundred packets.
 
 mod floods;
@@ -11,6 +13,7 @@ mod kernel;
 mod members;
 mod multicast;
 mod overtaking;
+mod parent;
 mod process;
 mod root;
 mod threads;
@@ -27,9 +30,10 @@ use tributary_kernel_path::{ChildTerms, GroupTerms, Multicast};
 use tributary_protocol::Time;
 use tributary_protocol::node::MulticastTerms;
 use tributary_wire::Sequence;
-use tributary_wire::frame::{EVERYONE, Subscription, Versions};
+use tributary_wire::frame::{EVERYONE, Header, Message, Subscription, Versions};
 
 use members::{Kind, Members, Shot};
+use parent::{Parent, UPWARD, answered, parent_address, parent_terms};
 use process::{PAYLOAD_MAX_BYTES, Process, Sent};
 use root::{EPOCH, GROUP, MULTICAST, capability, multicast_capability};
 
@@ -50,6 +54,11 @@ struct Seen {
     multicasts: u64,
     /// Multicast results that no copy went with.
     alone: u64,
+    /// Sums sent upward, and how many of them again.
+    forwarded: u64,
+    forwarded_again: u64,
+    /// Segments that members went on from before this node had the result.
+    overtaken: u64,
 }
 
 #[test]
@@ -63,7 +72,9 @@ fn program_and_process_send_the_same_bytes() {
     println!("{runs} groups: {seen:?}");
     assert!(seen.results > runs * 10, "{seen:?}");
     assert!(seen.handed_over > 0 && seen.passed > seen.handed_over, "{seen:?}");
-    assert!(seen.multicasts > runs && seen.alone > runs / 10, "{seen:?}");
+    assert!(seen.multicasts > runs / 2 && seen.alone > runs / 20, "{seen:?}");
+    assert!(seen.forwarded > runs * 3 && seen.forwarded_again > runs, "{seen:?}");
+    assert!(seen.overtaken > runs / 2, "{seen:?}");
 }
 
 fn run(seed: u64, seen: &mut Seen) {
@@ -72,18 +83,32 @@ fn run(seed: u64, seen: &mut Seen) {
     let window = random.random_range(1..=16);
     let peers: Vec<_> = (0..children).map(|child| host(child, 4000 + child as u16)).collect();
     let multicast = multicast_up_to(seed);
-    let mut process = Process::new(window, &peers, multicast);
+    let is_root = is_root(seed);
+    let mut process = Process::new(window, &peers, multicast, is_root);
     let (program, mut tables) = UserSpace::new();
-    let terms = GroupTerms { multicast: multicast.map(to_multicast), ..group(window, &peers) };
+    let terms = GroupTerms {
+        multicast: multicast.map(to_multicast),
+        may_be_overtaken: multicast.is_some(),
+        parent: (!is_root).then(parent_terms),
+        ..group(window, &peers)
+    };
     let place_id = tables.admit(Time(0), &terms).expect("there is a place");
-    let mut members = Members::new(children, window);
+    // What nobody answers is the process's in the end, which ends the comparison.
+    let attempts_max = if is_root || seed % 8 == 1 { u8::MAX } else { ATTEMPTS_UNANSWERED_MAX - 1 };
+    let mut members = Members::new(children, window).with_attempts_up_to(attempts_max);
+    let mut parent = Parent::default();
+    if !is_root {
+        let (verdict, sent) = hand(&program, multicast.is_some(), &Parent::greeting());
+        assert!(verdict == Verdict::Pass && sent.is_empty());
+    }
     for number in 0..SHOTS {
         if multicast.is_some() && random.random_bool(0.04) {
             let child = random.random_range(0..children);
             let subscription = *Subscription::ALL.choose(&mut random).expect("there are some");
             tables.subscribe(place_id, process.subscribe(child, subscription).into_iter());
         }
-        let shot = members.next(&mut random, &peers);
+        let from_parent = if random.random_bool(0.15) { parent.next(&mut random) } else { None };
+        let shot = from_parent.unwrap_or_else(|| members.next(&mut random, &peers));
         let place = format!("seed {seed}, packet {number}, {:?}", shot.kind);
         seen.packets += 1;
         if shot.kind == Kind::Damaged {
@@ -107,14 +132,33 @@ fn run(seed: u64, seen: &mut Seen) {
                 // Members that disagree, or garbage that is a request of another kind: the sequence is
                 // the process's from here on, which `handover.rs` plays.
                 let is_odd = matches!(shot.kind, Kind::Disagreement | Kind::Garbage);
-                assert!(is_odd || process.has_failed, "{place}");
+                let is_unanswered = !is_root && attempt_of(&shot) >= ATTEMPTS_UNANSWERED_MAX;
+                assert!(is_odd || is_unanswered || process.has_failed, "{place}");
                 seen.handed_over += 1;
                 return;
             }
         }
         assert!(!process.has_failed, "{place}: only the process judges members that disagree");
-        let expected = expected.unwrap_or_default();
+        if let Some(number) = answered(&shot).filter(|_| expected.is_some()) {
+            members.note_complete(number);
+        }
+        let (expected, _) = without_repeats(expected.unwrap_or_default());
+        let (sent, again) = without_repeats(sent);
+        // Its child is acked, and that is all.
+        assert!(
+            again == 0 || again == 1 && expected.len() == 1 && expected[0].0 != UPWARD,
+            "{place}"
+        );
+        seen.forwarded_again += again;
         compare(&expected, &sent, &place);
+        for number in parent.note(&sent) {
+            seen.forwarded += 1;
+            if multicast.is_some() && random.random_bool(0.3) {
+                // The members have the result by multicast.
+                members.note_complete(number);
+                seen.overtaken += 1;
+            }
+        }
         seen.frames += sent.len() as u64;
         seen.multicasts += sent.iter().filter(|(child, _)| *child == EVERYONE).count() as u64;
         seen.alone += u64::from(sent.len() == 1 && sent[0].0 == EVERYONE);
@@ -141,6 +185,34 @@ fn to_multicast(longest_bytes: u32) -> Multicast {
     Multicast { address: MULTICAST, terms }
 }
 
+/// Whether a seed's group is that of a root.
+fn is_root(seed: u64) -> bool {
+    seed % 2 == 0
+}
+
+/// The attempt from which on the process is asked, if the parent does not answer: `parent.h`.
+const ATTEMPTS_UNANSWERED_MAX: u8 = 3;
+
+fn attempt_of(shot: &Shot) -> u8 {
+    match Header::decode(&shot.frame).map(|header| header.message) {
+        Ok(Message::Request(part)) => part.retransmit.attempt,
+        _ => 0,
+    }
+}
+
+/// Without repeats to the parent, and how many there are: the program sends them at those of children, and the process
+/// by its timer, and at once where the parent shows that something was lost.
+fn without_repeats(sent: Vec<Sent>) -> (Vec<Sent>, u64) {
+    let is_repeat = |(to, frame): &Sent| {
+        let Ok(Header { message: Message::Request(part), .. }) = Header::decode(frame) else {
+            return false;
+        };
+        *to == UPWARD && part.retransmit.attempt > 0
+    };
+    let (again, sent): (Vec<_>, Vec<_>) = sent.into_iter().partition(is_repeat);
+    (sent, again.len() as u64)
+}
+
 /// The interface that a child is behind. One for each, but where results go by multicast.
 fn interface(has_multicast: bool, child: usize) -> u32 {
     if has_multicast { 1 } else { child as u32 + 1 }
@@ -162,7 +234,9 @@ fn group(window: u16, peers: &[SocketAddrV4]) -> GroupTerms {
         window,
         payload_max_bytes: PAYLOAD_MAX_BYTES,
         children: peers.iter().enumerate().map(child).collect(),
+        parent: None,
         multicast: None,
+        may_be_overtaken: false,
         floor: Sequence::FIRST,
         known: Vec::new(),
     }
@@ -179,16 +253,18 @@ fn hand(program: &UserSpace, has_multicast: bool, shot: &Shot) -> (Verdict, Vec<
     let (verdict, sent) = program.run(interface(has_multicast, shot.child), &bytes, false);
     let frames = sent.iter().map(|sent| {
         let parsed = parsed(&sent.bytes);
-        let child = u16::from_le_bytes([parsed.frame[44], parsed.frame[45]]);
-        if child == EVERYONE.0 {
+        let to = members::sent_frame(sent).0;
+        if to == EVERYONE {
             multicast::check(&parsed, &sent.bytes);
         } else {
-            let child = usize::from(child);
+            let child = usize::from(to.0);
             let mut hardware = members::hardware(child);
             hardware.rotate_left(6);
-            assert_eq!(parsed.hardware, hardware, "it goes back where the request came from");
+            assert_eq!(parsed.hardware, hardware, "it goes where frames from there came from");
             assert_eq!(sent.interface, interface(has_multicast, child));
-            assert_eq!((parsed.from, parsed.to), (node(), host(child, 4000 + child as u16)));
+            let address =
+                if to == UPWARD { parent_address() } else { host(child, 4000 + child as u16) };
+            assert_eq!((parsed.from, parsed.to), (node(), address));
         }
         let is_alike = parsed.checksums.contains(&shot.checksum);
         let is_without = is_ambiguous && parsed.checksums == [Checksum::None];
@@ -206,7 +282,7 @@ fn compare(expected: &[Sent], sent: &[Sent], place: &str) {
         frames
     };
     let (expected, sent) = (sorted(expected), sorted(sent));
-    assert_eq!(expected.len(), sent.len(), "{place}: number of frames");
+    assert_eq!(expected.len(), sent.len(), "{place}: number of frames\n{expected:x?}\n{sent:x?}");
     for ((expected_child, expected), (child, sent)) in expected.iter().zip(&sent) {
         assert_eq!(expected_child, child, "{place}");
         assert_eq!(expected, sent, "{place}: frame to child {child}\n{expected:x?}\n{sent:x?}");

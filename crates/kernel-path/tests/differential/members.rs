@@ -7,11 +7,12 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
 use tributary_kernel_path::coverage::{self, Fold};
 use tributary_kernel_path::user_space::SentPacket;
-use tributary_kernel_path::user_space::packets::{Checksum, HEAD_BYTES};
+use tributary_kernel_path::user_space::packets::{Checksum, HEAD_BYTES, parsed};
 use tributary_protocol_testing::frames::{encode, part, sequence};
 use tributary_wire::frame::{Header, Message, Part, Shape};
 use tributary_wire::{Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator};
 
+use crate::parent::{UPWARD, parent_address};
 use crate::process::Sent;
 use crate::root::edge;
 
@@ -49,8 +50,9 @@ pub(crate) struct Members {
     hands_off: bool,
     /// How many segments each member has sent.
     sent: Vec<u32>,
-    /// How often each contribution was sent.
+    /// How often each contribution was sent; not more than so often, as its frames say.
     attempts: BTreeMap<(usize, u32), u8>,
+    attempts_max: u8,
     shapes: BTreeMap<u32, Shape>,
     /// Results that came, by segment and by member.
     results: BTreeMap<u32, usize>,
@@ -71,9 +73,12 @@ pub(crate) fn damage(random: &mut impl Rng, packet: &mut [u8]) {
     packet[at] ^= 1 << random.random_range(0..8);
 }
 
-/// The frame in a packet that the program sent, and the child that it is for.
+/// The frame in a packet that the program sent, and the child that it is for, or the parent.
 pub(crate) fn sent_frame(sent: &SentPacket) -> Sent {
     let frame = &sent.bytes[HEAD_BYTES..];
+    if parsed(&sent.bytes).to == parent_address() {
+        return (UPWARD, frame.to_vec());
+    }
     (ChildIndex(u16::from_le_bytes([frame[44], frame[45]])), frame.to_vec())
 }
 
@@ -85,6 +90,7 @@ impl Members {
             hands_off: false,
             sent: vec![0; children],
             attempts: BTreeMap::new(),
+            attempts_max: u8::MAX,
             shapes: BTreeMap::new(),
             results: BTreeMap::new(),
             complete: 0,
@@ -94,6 +100,11 @@ impl Members {
     /// Members whose segments the program gathers, and folds or hands off.
     pub(crate) fn that_hand_off(children: usize, window: u16) -> Self {
         Self { hands_off: true, ..Self::new(children, window) }
+    }
+
+    /// The same, whose frames show no attempt beyond this.
+    pub(crate) fn with_attempts_up_to(self, attempts_max: u8) -> Self {
+        Self { attempts_max, ..self }
     }
 
     /// Draws the next packet.
@@ -176,12 +187,12 @@ impl Members {
         part.has_data = shape.operator() != Operator::Barrier;
         let attempt = self.attempts.entry((child, number)).or_default();
         part.retransmit.attempt = *attempt;
-        *attempt = attempt.saturating_add(1);
+        *attempt = attempt.saturating_add(1).min(self.attempts_max);
         part
     }
 }
 
-fn spoil(random: &mut impl Rng, shot: &mut Shot, mut header: Header, payload: &[u8]) {
+pub(crate) fn spoil(random: &mut impl Rng, shot: &mut Shot, mut header: Header, payload: &[u8]) {
     match shot.kind {
         Kind::Honest | Kind::WrongWindow => return,
         Kind::Damaged => {
@@ -208,7 +219,9 @@ fn spoil(random: &mut impl Rng, shot: &mut Shot, mut header: Header, payload: &[
             _ => header.edge.group = GroupId(random.random_range(4..8)),
         },
         Kind::Disagreement => {
-            let Message::Request(part) = &mut header.message else { return };
+            let (Message::Request(part) | Message::Result(part)) = &mut header.message else {
+                return;
+            };
             part.operation.0 = part.operation.0.wrapping_add(1);
         }
     }
@@ -239,7 +252,7 @@ fn any_shape(random: &mut impl Rng, children: usize, hands_off: bool) -> Shape {
 }
 
 /// Elements of any bits; floats are often near each other, and often special.
-fn payload(random: &mut impl Rng, shape: &Shape) -> Vec<u8> {
+pub(crate) fn payload(random: &mut impl Rng, shape: &Shape) -> Vec<u8> {
     let mut bytes = vec![0; shape.bytes()];
     random.fill_bytes(&mut bytes);
     let (size, exponent) = match shape.datatype() {

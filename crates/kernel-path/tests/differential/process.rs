@@ -10,11 +10,12 @@ use tributary_protocol_testing::frames::decode;
 use tributary_wire::ChildIndex;
 use tributary_wire::frame::{EVERYONE, Header, Message, Subscription};
 
-use crate::root::{GROUP, edge, multicast_by, multicast_capability, root, sent_by};
+use crate::parent::{PARENT, parent_address};
+use crate::root::{GROUP, edge, inner, multicast_by, multicast_capability, root, sent_by};
 
 pub(crate) const PAYLOAD_MAX_BYTES: u32 = 1100;
 
-/// One group's root, and what its links and sockets know.
+/// One group's node, and what its links and sockets know.
 pub(crate) struct Process {
     node: Node,
     memory: NodeMemory,
@@ -27,10 +28,16 @@ pub(crate) struct Process {
 pub(crate) type Sent = (ChildIndex, Vec<u8>);
 
 impl Process {
-    /// A group with these children, which have all joined and take datagrams. Results up to a length go by
-    /// multicast, too, if one is given.
-    pub(crate) fn new(window: u16, peers: &[SocketAddrV4], multicast: Option<u32>) -> Self {
-        let (mut node, memory) = root(peers.len(), window, PAYLOAD_MAX_BYTES);
+    /// A group with these children, which have all joined and take datagrams, at its root or below a parent. Results
+    /// up to a length go by multicast, too, if one is given.
+    pub(crate) fn new(
+        window: u16,
+        peers: &[SocketAddrV4],
+        multicast: Option<u32>,
+        is_root: bool,
+    ) -> Self {
+        let make = if is_root { root } else { inner };
+        let (mut node, memory) = make(peers.len(), window, PAYLOAD_MAX_BYTES);
         if let Some(longest_bytes) = multicast {
             node.use_multicast(GROUP, multicast_capability(), longest_bytes);
         }
@@ -67,7 +74,8 @@ impl Process {
         let (header, payload) = decode(frame).ok()?;
         let port = self.node.port_of_datagram(&header)?;
         let peer = SocketAddr::new(IpAddr::V4(*source.ip()), source.port());
-        if self.peers.get(port.0 as usize).map(|it| SocketAddr::V4(*it)) != Some(peer) {
+        let parent = Some(parent_address()).filter(|_| port.0 as usize == PARENT);
+        if self.peers.get(port.0 as usize).copied().or(parent).map(SocketAddr::V4) != Some(peer) {
             return None;
         }
         let carrier = Carrier::Datagram;
@@ -83,8 +91,9 @@ impl Process {
             self.has_failed |= matches!(event, Event::Failed { .. });
         }
         let multicasts = multicast_by(&mut self.node, &self.memory).into_iter();
-        let to_children =
-            sent.into_iter().map(|(port, _, frame)| (ChildIndex(port.0 as u16), frame));
-        multicasts.map(|frame| (EVERYONE, frame)).chain(to_children).collect()
+        // What the parent hears over the link, of subscriptions, the program does not say.
+        let datagrams = sent.into_iter().filter(|(_, carrier, _)| *carrier != Carrier::Link);
+        let datagrams = datagrams.map(|(port, _, frame)| (ChildIndex(port.0 as u16), frame));
+        multicasts.map(|frame| (EVERYONE, frame)).chain(datagrams).collect()
     }
 }

@@ -1,16 +1,18 @@
-//! The root of one group as the process has it: `protocol::node` with all its members about to join.
+//! A node of one group as the process has it: `protocol::node` with all its members about to join.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::num::NonZeroU16;
 
 use tributary_protocol::node::{
-    ChildConfig, Event, GroupConfig, Node, NodeConfig, PortId, StreamLimits, Transmit,
+    ChildConfig, Event, GroupConfig, Node, NodeConfig, ParentConfig, PortId, StreamLimits, Transmit,
 };
 use tributary_protocol::{Carrier, Time};
 use tributary_protocol_testing::NodeMemory;
 use tributary_protocol_testing::frames::encode;
-use tributary_wire::frame::{Edge, Versions};
+use tributary_wire::frame::{Edge, Header, Message, Versions};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
+
+use crate::parent::{parent_config, parent_edge};
 
 pub(crate) const GROUP: GroupId = GroupId(3);
 pub(crate) const EPOCH: Epoch = Epoch(9);
@@ -28,17 +30,41 @@ pub(crate) fn capability(child: usize) -> Capability {
 }
 
 pub(crate) fn edge(child: usize) -> Edge {
-    Edge {
-        group: GROUP,
-        epoch: EPOCH,
-        child: ChildIndex(child as u16),
-        capability: capability(child),
-        version: Versions::SPOKEN.newest,
-    }
+    edge_of(ChildIndex(child as u16), capability(child))
+}
+
+pub(crate) fn edge_of(child: ChildIndex, capability: Capability) -> Edge {
+    Edge { group: GROUP, epoch: EPOCH, child, capability, version: Versions::SPOKEN.newest }
 }
 
 /// A root that takes datagrams.
 pub(crate) fn root(children: usize, window: u16, payload_max_bytes: u32) -> (Node, NodeMemory) {
+    node_with(children, window, payload_max_bytes, None)
+}
+
+/// A node that exchanges datagrams with its parent, too.
+pub(crate) fn inner(children: usize, window: u16, payload_max_bytes: u32) -> (Node, NodeMemory) {
+    let (mut node, mut memory) =
+        node_with(children, window, payload_max_bytes, Some(parent_config()));
+    node.offer_datagrams(GROUP);
+    for (carrier, message) in [
+        (Carrier::Link, Message::Datagrams(NonZeroU16::new(7471))),
+        (Carrier::Datagram, Message::Probed(0)),
+    ] {
+        sent_by(&mut node, &memory);
+        let (header, port) = (Header { edge: parent_edge(), message }, parent_config().port);
+        node.handle_frame(Time(0), port, carrier, &header, &[], &mut memory)
+            .expect("an honest parent");
+    }
+    (node, memory)
+}
+
+fn node_with(
+    children: usize,
+    window: u16,
+    payload_max_bytes: u32,
+    parent: Option<ParentConfig>,
+) -> (Node, NodeMemory) {
     let mut node = Node::new(NodeConfig {
         frame_versions: Versions::SPOKEN,
         radix_max: 16,
@@ -61,7 +87,7 @@ pub(crate) fn root(children: usize, window: u16, payload_max_bytes: u32) -> (Nod
         osos: window,
         payload_max_bytes,
         children: children.collect(),
-        parent: None,
+        parent,
         stream: None,
     };
     let arena = node.install(Time(0), config).expect("the node has room");

@@ -6,13 +6,13 @@ use alloc::vec;
 use tributary_wire::frame::{Header, Message, Part, Subscription, Version};
 use tributary_wire::{Capability, ChildIndex, Epoch, GroupId, Sequence};
 
-use super::group::{Child, Group};
+use super::group::{Child, Group, PartKind};
 use super::multicast::Multicast;
 use super::port::Role;
 use super::slot::{NewestAttempt, Phase};
 use super::{Node, PortId};
-use crate::Carrier;
 use crate::payloads::Payloads;
+use crate::{Carrier, Time};
 
 /// One child's edge, as whoever completes segments elsewhere has to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,17 @@ pub struct ChildEdge {
     pub next: Sequence,
     /// Who at or below it receives multicast.
     pub subscription: Subscription,
+}
+
+/// The edge to a group's parent, as whoever completes segments elsewhere has to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParentEdge {
+    /// The link.
+    pub port: PortId,
+    /// Which of the parent's children this node is.
+    pub child: ChildIndex,
+    /// What frames between the two show.
+    pub capability: Capability,
 }
 
 /// A group's multicast at its root, as whoever completes segments elsewhere has to know it.
@@ -51,6 +62,8 @@ pub struct GroupTerms {
     pub payload_max_bytes: u32,
     /// The earliest segment whose result is not here.
     pub floor: Sequence,
+    /// The edge to the parent; none at the root.
+    pub parent: Option<ParentEdge>,
     /// Its multicast, if it has any.
     pub multicast: Option<MulticastTerms>,
 }
@@ -65,12 +78,21 @@ impl Node {
         }
     }
 
-    /// The terms of a group whose segments may be completed elsewhere: this node is its root, every child
-    /// has joined and none has left, and results go nowhere but to children.
+    /// The group of the link to a parent.
+    #[must_use]
+    pub fn group_of_parent(&self, port: PortId) -> Option<GroupId> {
+        match self.role(port) {
+            Role::Parent { group } => Some(group),
+            _ => None,
+        }
+    }
+
+    /// The terms of a group whose segments may be completed elsewhere: this node is its root or exchanges datagrams
+    /// with its parent, every child has joined and none has left, and results go nowhere but to children.
     #[must_use]
     pub fn terms_elsewhere(&self, group: GroupId) -> Option<GroupTerms> {
         let group = self.group(group)?;
-        let is_plain = group.parent.is_none()
+        let is_plain = (group.parent.is_none() || group.upward.carrier(0) == Carrier::Datagram)
             && group.external_receiver.is_none()
             && group.children.iter().all(|child| child.has_joined && !child.has_left);
         is_plain.then(|| GroupTerms {
@@ -79,6 +101,11 @@ impl Node {
             osos: group.osos(),
             payload_max_bytes: group.arena().payload_max_bytes,
             floor: group.floor(),
+            parent: group.parent.as_ref().map(|parent| ParentEdge {
+                port: parent.port,
+                child: parent.child,
+                capability: parent.capability,
+            }),
             multicast: group.multicast.as_ref().map(Multicast::terms),
         })
     }
@@ -118,25 +145,31 @@ impl Node {
         payloads: &mut impl Payloads,
     ) {
         let Some(Some(group)) = self.groups.get_mut(id.0 as usize) else { return };
-        debug_assert_eq!(attempts.len(), group.children.len());
         if group.slots.is_answered(part.sequence) {
             return;
         }
-        let index = group.slots.index_of(part.sequence);
-        let place = group.slots.accumulator(index);
-        let slot = group.slots.slot_mut(index);
-        slot.open(part);
-        for (child, attempt) in attempts.iter().enumerate() {
-            let newest = NewestAttempt { carrier: Carrier::Datagram, attempt: *attempt };
-            slot.mark_arrived(ChildIndex(child as u16), newest);
-        }
-        slot.next_child = attempts.len() as u16;
-        slot.has_data = part.has_data;
-        slot.phase = Phase::Done;
-        if part.has_data {
-            payloads.store(place, payload);
-        }
+        group.adopt(part, attempts, payload, Phase::Done, payloads);
         group.on_answered_elsewhere(part.sequence);
+    }
+
+    /// Takes over a segment whose contributions were folded elsewhere, and sent to the parent from there, with the
+    /// newest attempt of each child. This node sends them again, and goes on until the result comes.
+    pub fn adopt_forwarded(
+        &mut self,
+        now: Time,
+        id: GroupId,
+        part: &Part,
+        attempts: &[u8],
+        payload: &[u8],
+        payloads: &mut impl Payloads,
+    ) {
+        let Some(Some(group)) = self.groups.get_mut(id.0 as usize) else { return };
+        if group.slots.is_answered(part.sequence) {
+            return;
+        }
+        let index = group.adopt(part, attempts, payload, Phase::Forwarded, payloads);
+        group.note_all_sent(part.sequence);
+        self.send_to_parent(now, id, PartKind::Segment, index);
     }
 
     /// Takes note that a segment was completed elsewhere, and that its result is gone there, because every child
@@ -164,14 +197,46 @@ impl Node {
 }
 
 impl Group {
-    /// A segment's result came from elsewhere, so every child has sent it.
-    fn on_answered_elsewhere(&mut self, sequence: Sequence) {
+    /// Puts into its slot what was made elsewhere of every child's contribution. Returns the slot.
+    fn adopt(
+        &mut self,
+        part: &Part,
+        attempts: &[u8],
+        payload: &[u8],
+        phase: Phase,
+        payloads: &mut impl Payloads,
+    ) -> usize {
+        debug_assert_eq!(attempts.len(), self.children.len());
+        let index = self.slots.index_of(part.sequence);
+        let place = self.slots.accumulator(index);
+        let slot = self.slots.slot_mut(index);
+        slot.open(part);
+        for (child, attempt) in attempts.iter().enumerate() {
+            let newest = NewestAttempt { carrier: Carrier::Datagram, attempt: *attempt };
+            slot.mark_arrived(ChildIndex(child as u16), newest);
+        }
+        slot.next_child = attempts.len() as u16;
+        slot.has_data = part.has_data;
+        slot.phase = phase;
+        if part.has_data {
+            payloads.store(place, payload);
+        }
+        index
+    }
+
+    /// Every child has sent a segment.
+    fn note_all_sent(&mut self, sequence: Sequence) {
         let next = sequence.next();
         for child in &mut self.children {
             if (1..1 << 31).contains(&next.distance_from(child.next)) {
                 child.next = next;
             }
         }
+    }
+
+    /// A segment's result came from elsewhere, so every child has sent it.
+    fn on_answered_elsewhere(&mut self, sequence: Sequence) {
+        self.note_all_sent(sequence);
         self.skip_floor(sequence);
         self.advance_floor();
     }

@@ -106,12 +106,11 @@ impl Node {
         let slot = slots.slot_mut(index);
         let mut part = slot.part.expect("a slot that completes is open");
         part.has_data = slot.has_data;
-        part.retransmit = RetransmitState::default();
         slot.phase = Phase::Forwarded;
         if part.shape.operator().is_reduction() {
             payloads.finish(place, part.shape);
         }
-        let Some((port, header)) = group.header_to_parent(kind.upward(part)) else {
+        if group.parent.is_none() {
             let lacks_source = part.shape.operator() == Operator::Broadcast && !part.has_data;
             // All members agree on the operation, so if the target or source does not exist, all
             // are wrong.
@@ -124,7 +123,20 @@ impl Node {
             }
             self.distribute(id, kind, index);
             return;
-        };
+        }
+        self.send_to_parent(now, id, kind, index);
+    }
+
+    /// Sends the parent the contribution in a slot, for the first time.
+    pub(super) fn send_to_parent(&mut self, now: Time, id: GroupId, kind: PartKind, index: usize) {
+        let group = self.group_mut(id);
+        let (slots, _) = group.window(kind);
+        let place = slots.accumulator(index);
+        let slot = &slots[index];
+        let mut part = slot.part.expect("a slot that was forwarded is open");
+        part.has_data = slot.has_data;
+        part.retransmit = RetransmitState::default();
+        let Some((port, header)) = group.header_to_parent(kind.upward(part)) else { return };
         if group.carrier_upward(kind, &part) == Carrier::Datagram {
             let was_waiting = group.upward.is_waiting();
             group.upward.on_sent(now, part.sequence);
