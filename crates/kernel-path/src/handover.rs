@@ -233,22 +233,18 @@ impl Handover {
         arrival: Arrival<'_>,
         payloads: &mut impl Payloads,
     ) -> Result<(), FrameError> {
+        hand(node, arrival, payloads)?;
         match arrival.header.message {
-            // What the program has sent is lost. From here on the segment is the machine's.
-            Message::Nack { sequence }
-                if self.take_forwarded(node, group, sequence, arrival.now, payloads) =>
-            {
-                Ok(())
+            // If the program has sent it, that is lost. From here on the segment is the machine's.
+            Message::Nack { sequence } => {
+                self.take_forwarded(node, group, sequence, arrival.now, payloads);
             }
-            Message::Result(part) => {
-                let taken = hand(node, arrival, payloads);
-                if node.segment(group, part.sequence) == Some(true) {
-                    self.tables.finish(place, part.sequence);
-                }
-                taken
+            Message::Result(part) if node.segment(group, part.sequence) == Some(true) => {
+                self.tables.finish(place, part.sequence);
             }
-            _ => hand(node, arrival, payloads),
+            _ => {}
         }
+        Ok(())
     }
 
     /// Lets the machine take over a segment that the program has sent to the parent. False if there is no such segment.

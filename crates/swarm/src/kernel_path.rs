@@ -8,11 +8,12 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use tributary_kernel_path::user_space::packets::{Checksum, packet, parsed};
 use tributary_kernel_path::user_space::{SentPacket, UserSpace, Verdict};
-use tributary_kernel_path::{Arrival, DatagramPath, Handover};
+use tributary_kernel_path::{Arrival, Counters, DatagramPath, Handover};
 use tributary_protocol::node::{FrameError, PortId};
 use tributary_protocol_testing::frames;
 use tributary_protocol_testing::values::mix;
 use tributary_wire::GroupId;
+use tributary_wire::frame::Message;
 
 use super::agenda::End;
 use super::nodes::{NodeHost, brief};
@@ -104,6 +105,26 @@ impl World<'_> {
         }
     }
 
+    /// Lets the kernel path serve the group that a link belongs to, as soon as it can.
+    pub(super) fn offer_group_of(&mut self, node: u32, port: PortId) {
+        let machine = &self.node(node).machine;
+        let group = machine.group_of_child(port).or_else(|| machine.group_of_parent(port));
+        if let Some(group) = group {
+            self.offer_to_kernel(node, group);
+        }
+    }
+
+    /// Ends the kernel path's service to the group below a parent that datagrams do not reach.
+    pub(super) fn end_in_kernel(&mut self, node: u32, port: PortId) {
+        let now = self.time_at(self.node_machine(node));
+        let NodeHost { kernel_path, machine, memory, .. } = self.node(node);
+        if let Some(kernel_path) = kernel_path
+            && let Some(group) = machine.group_of_parent(port)
+        {
+            kernel_path.handover.end(machine, group, now, memory);
+        }
+    }
+
     pub(super) fn forget_in_kernel(&mut self, node: u32, group: GroupId) {
         let now = self.time_at(self.node_machine(node));
         if let Some(kernel_path) = &mut self.node(node).kernel_path {
@@ -123,9 +144,15 @@ impl World<'_> {
         let after = kernel_path.handover.counters();
         self.segments_in_kernel +=
             after.completed + after.gathered - before.completed - before.gathered;
-        if after.taken + after.repeats > before.taken + before.repeats && is_forged {
+        let accepted = |it: &Counters| it.taken + it.repeats + it.completed;
+        if accepted(&after) > accepted(&before) && is_forged {
             let what = frames::decode(bytes).map_or_else(|error| error, |(it, _)| brief(&it));
             self.report(self.edge_key(link), Violation::ForgeryAccepted { what });
+        }
+        if verdict != Verdict::Pass
+            && let Ok((header, _)) = frames::decode(bytes)
+        {
+            self.link(link).windows.on_taken(&header.message);
         }
         for SentPacket { bytes, .. } in sent {
             let parsed = parsed(&bytes);
@@ -135,8 +162,12 @@ impl World<'_> {
                 continue;
             }
             let link = link_of(parsed.to);
-            self.note_sent(node, link, End::Upper, &header);
-            self.send_datagram(link, End::Lower, parsed.frame.to_vec());
+            let end = match header.message {
+                Message::Request(_) => End::Lower,
+                _ => End::Upper,
+            };
+            self.note_sent(node, link, end, &header);
+            self.send_datagram(link, end.other(), parsed.frame.to_vec());
         }
         verdict == Verdict::Pass
     }

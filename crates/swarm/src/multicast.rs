@@ -9,6 +9,7 @@ use tributary_protocol::node::Transmit;
 use tributary_protocol_testing::frames;
 use tributary_wire::GroupId;
 use tributary_wire::control::GroupInstall;
+use tributary_wire::frame::Message;
 
 use super::agenda::{End, Item, Listener};
 use super::datagrams::Flying;
@@ -175,6 +176,9 @@ impl World<'_> {
         let time = self.time_at(self.node_machine(node));
         let host = &mut self.nodes[node as usize];
         let taken = host.machine.handle_multicast(time, &header, payload, &mut host.memory);
+        if let (Some(kernel_path), Message::Result(part)) = (&host.kernel_path, header.message) {
+            kernel_path.handover.note_multicast(&host.machine, edge.group, part.sequence);
+        }
         self.restless_nodes.push(node);
         if taken.is_err() {
             return;

@@ -5,6 +5,7 @@ mod groups;
 
 use std::collections::VecDeque;
 
+use tributary_protocol::Reachability;
 use tributary_protocol::node::{Event, Node, NodeConfig, PortId};
 use tributary_protocol_testing::{NodeMemory, Ports};
 use tributary_wire::control::{GroupInstall, HeldGroup, NodeEvent, NodeOrder};
@@ -176,11 +177,13 @@ impl World<'_> {
                 if let Some((link, end)) = self.node(node).link_at(port) {
                     self.link(link).takes_datagrams[end as usize] = true;
                 }
-                if let Some(group) = self.node(node).machine.group_of_child(port) {
-                    self.offer_to_kernel(node, group);
-                }
+                self.offer_group_of(node, port);
             }
             Event::Datagrams { port, reachability } => {
+                match reachability {
+                    Reachability::Reachable => self.offer_group_of(node, port),
+                    Reachability::Unreachable => self.end_in_kernel(node, port),
+                }
                 let link = self.node(node).link_at(port).map(|(link, _)| link);
                 let key = link.and_then(|link| self.edge_key(link));
                 self.trace

@@ -1,8 +1,9 @@
 //! Goal: program and process together lose nothing and count nothing twice. Method: honest members over a
 //! network that loses, repeats and reorders, whose segments are of all types, lengths and carriers, so that
 //! each sequence is the program's, the process's, or taken over half-way; groups leave the program and come
-//! back at random. Every result is compared with the contributions' fold in child order, and every member
-//! gets every result.
+//! back at random. Every other group is that of a node below another, which gets and answers what is sent to it, over
+//! the same network. Every result is compared with the contributions' fold in child order, and every member gets every
+//! result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -10,20 +11,21 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use tributary_kernel_path::user_space::packets::{Checksum, HEAD_BYTES, packet};
-use tributary_kernel_path::user_space::{UserSpace, Verdict};
+use tributary_kernel_path::user_space::packets::{Checksum, HEAD_BYTES, packet, parsed};
+use tributary_kernel_path::user_space::{SentPacket, UserSpace, Verdict};
 use tributary_kernel_path::{Arrival, Counters, DatagramPath, Handover};
 use tributary_protocol::node::{Node, PortId};
 use tributary_protocol::{Carrier, Time};
 use tributary_protocol_testing::NodeMemory;
 use tributary_protocol_testing::frames::{decode, encode, part, sequence};
 use tributary_reduce::oracle;
-use tributary_wire::frame::{EVERYONE, Header, Message, Shape, Subscription};
+use tributary_wire::frame::{EVERYONE, Header, Message, Part, Shape, Subscription};
 use tributary_wire::{Datatype, OperationNumber, Operator};
 
+use crate::parent::{parent_config, parent_edge};
 use crate::root::{
-    GROUP, MULTICAST, assert_lives, capability, edge, multicast_by, multicast_capability, root,
-    sent_by,
+    GROUP, MULTICAST, assert_lives, capability, edge, inner, multicast_by, multicast_capability,
+    root, sent_by,
 };
 
 const RUNS: u64 = 100;
@@ -33,7 +35,7 @@ pub(crate) const PAYLOAD_MAX_BYTES: u32 = 1400;
 #[test]
 fn every_member_gets_every_result() {
     let mut seen = Counters::default();
-    let mut results = 0;
+    let (mut results, mut forwarded, mut forwarded_in_program) = (0, 0, 0);
     for seed in 0..RUNS {
         let mut world = World::new(seed);
         world.run();
@@ -43,12 +45,17 @@ fn every_member_gets_every_result() {
         seen.passed += counters.passed;
         seen.taken += counters.taken;
         seen.multicasts += counters.multicasts;
+        forwarded += world.parent.requests.len() as u64;
+        forwarded_in_program += world.parent.from_program;
         results += u64::from(SEGMENTS);
     }
     println!("{results} segments, {} completed by the program; {seen:?}", seen.completed);
     assert!(seen.completed > results / 10 && seen.completed < results * 9 / 10, "{seen:?}");
     assert!(seen.gathered > results / 50 && seen.passed > RUNS, "{seen:?}");
-    assert!(seen.multicasts > results / 20, "{seen:?}");
+    assert!(seen.multicasts > results / 40, "{seen:?}");
+    println!("{forwarded} to a parent, {forwarded_in_program} of them by the program");
+    assert_eq!(forwarded, results / 2);
+    assert!(forwarded_in_program > forwarded / 20, "{forwarded_in_program}");
 }
 
 struct World {
@@ -63,6 +70,19 @@ struct World {
     window: u32,
     shapes: BTreeMap<u32, Shape>,
     loses: bool,
+    is_root: bool,
+    /// Longest result that goes by multicast, if any does.
+    multicast_max_bytes: Option<u32>,
+    parent: Parent,
+}
+
+/// The node above.
+#[derive(Default)]
+struct Parent {
+    /// The segments that it has got.
+    requests: BTreeSet<u32>,
+    /// Of how many of them the program sent the first request that came.
+    from_program: u64,
 }
 
 #[derive(Default)]
@@ -92,9 +112,12 @@ impl World {
         let children = random.random_range(1..=8);
         let window = random.random_range(1..=16);
         let (program, tables) = UserSpace::new();
-        let (mut node, memory) = root(children, window, PAYLOAD_MAX_BYTES);
-        if random.random_bool(0.5) {
-            let longest_bytes = random.random_range(0..=PAYLOAD_MAX_BYTES);
+        let is_root = seed % 2 == 0;
+        let make = if is_root { root } else { inner };
+        let (mut node, memory) = make(children, window, PAYLOAD_MAX_BYTES);
+        let multicast_max_bytes =
+            random.random_bool(0.5).then(|| random.random_range(0..=PAYLOAD_MAX_BYTES));
+        if let Some(longest_bytes) = multicast_max_bytes {
             node.use_multicast(GROUP, multicast_capability(), longest_bytes);
         }
         let mut world = Self {
@@ -109,6 +132,9 @@ impl World {
             window: u32::from(window),
             shapes: BTreeMap::new(),
             loses: true,
+            is_root,
+            multicast_max_bytes,
+            parent: Parent::default(),
         };
         for child in 0..children {
             world.hand(child, Carrier::Link, Message::Join, &[]);
@@ -122,13 +148,114 @@ impl World {
             steps += 1;
             self.loses = steps < 3000;
             assert!(steps < 30_000, "seed {}: no progress", self.seed);
+            self.now = self.now.after_ns(20_000);
             match self.random.random_range(0..60) {
-                0 => self.handover.end(&mut self.node, GROUP, Time(3), &mut self.memory),
+                0 => self.handover.end(&mut self.node, GROUP, self.now, &mut self.memory),
                 1..4 => self.admit(),
                 4 => self.subscribe(),
+                5..15 if !self.is_root => self.step_of_parent(),
                 _ => self.step(),
             }
+            if self.node.poll_timeout().is_some_and(|due| due <= self.now) {
+                self.node.handle_timeout(self.now);
+            }
             self.drain();
+        }
+    }
+
+    /// The parent sends the result of a segment, again perhaps, or asks for one that it has not.
+    fn step_of_parent(&mut self) {
+        let sent = self.members.iter().map(|member| member.sent).min().unwrap_or_default();
+        let number = self.random.random_range(0..=sent);
+        let sequence = sequence(number);
+        if !self.parent.requests.contains(&number) {
+            return self.deliver_from_parent(Message::Nack { sequence }, &[]);
+        }
+        if self.random.random_bool(0.2) {
+            return self.deliver_from_parent(Message::Ack { sequence, attempt: 0 }, &[]);
+        }
+        let recent = self.members.iter().map(Member::complete).min().unwrap_or_default();
+        let number = if self.random.random_bool(0.5) { number } else { recent };
+        self.answer(number);
+    }
+
+    fn answer(&mut self, number: u32) {
+        if self.parent.requests.contains(&number) {
+            let shape = self.shapes[&number];
+            let part = self.part(number);
+            let result = self.result(number, &shape);
+            if self.multicast_max_bytes.is_some_and(|longest| result.len() <= longest as usize) {
+                self.receive_multicast(Message::Result(part), &result);
+            }
+            self.deliver_from_parent(Message::Result(part), &result);
+        }
+    }
+
+    /// What all members get: of those below the node alone, or of others as well.
+    fn result(&self, number: u32, shape: &Shape) -> Vec<u8> {
+        let others = if self.is_root { 0 } else { 1 };
+        expected(*shape, number, self.members.len() + others)
+    }
+
+    fn part(&self, number: u32) -> Part {
+        let shape = self.shapes[&number];
+        let mut part = part(OperationNumber(number), sequence(number), shape);
+        part.has_data = shape.operator() != Operator::Barrier;
+        part
+    }
+
+    /// A datagram from the parent, if it is not lost, meets the program first.
+    fn deliver_from_parent(&mut self, message: Message, payload: &[u8]) {
+        if self.loses && self.random.random_bool(0.15) {
+            return;
+        }
+        let header = Header { edge: parent_edge(), message };
+        let DatagramPath { peer, own } = path(parent_config().port);
+        let frame = encode(&header, payload);
+        let bytes = packet(peer, own, [99; 12], Checksum::Full, &frame);
+        let (verdict, sent) = self.program.run(1, &bytes, false);
+        for sent in sent {
+            self.receive_from_program(&sent);
+        }
+        if verdict == Verdict::Pass {
+            let (now, port) = (self.now, parent_config().port);
+            let carrier = Carrier::Datagram;
+            let arrival = Arrival { now, port, carrier, header: &header, payload };
+            // The machine refuses results of what it does not have: they are repeats.
+            let _ = self.handover.handle_frame(&mut self.node, arrival, &mut self.memory);
+        }
+    }
+
+    fn receive_from_program(&mut self, sent: &SentPacket) {
+        let frame = &sent.bytes[HEAD_BYTES..];
+        if parsed(&sent.bytes).to == path(parent_config().port).peer {
+            self.receive_at_parent(frame, true);
+        } else {
+            self.receive(frame, Carrier::Datagram);
+        }
+    }
+
+    /// A frame comes to the parent, if it is not lost. It answers at once, or later.
+    fn receive_at_parent(&mut self, frame: &[u8], is_from_program: bool) {
+        let (header, payload) = decode(frame).expect("the node sends frames");
+        assert_eq!(header.edge, parent_edge());
+        let Message::Request(part) = header.message else { return };
+        if self.loses && self.random.random_bool(0.15) {
+            return;
+        }
+        let number = part.sequence.distance_from(sequence(0));
+        let shape = self.shapes[&number];
+        let place = format!("seed {}, segment {number} to the parent: {shape:?}", self.seed);
+        assert_eq!(part.shape, shape, "{place}");
+        if self.parent.requests.insert(number) {
+            // Nobody looks into a repeat, in whose place the result may be by now.
+            if shape.operator() != Operator::Barrier {
+                assert_eq!(payload, expected(shape, number, self.members.len()), "{place}");
+            }
+            self.parent.from_program += u64::from(is_from_program);
+        }
+        if self.random.random_bool(0.7) {
+            self.answer(number);
         }
     }
 
@@ -167,8 +294,7 @@ impl World {
         };
         self.members[child].sent = next.max(number + 1);
         let shape = *self.shapes.entry(number).or_insert_with(|| any_shape(&mut self.random));
-        let mut part = part(OperationNumber(number), sequence(number), shape);
-        part.has_data = shape.operator() != Operator::Barrier;
+        let mut part = self.part(number);
         let attempt = self.members[child].attempts.entry(number).or_default();
         part.retransmit.attempt = *attempt;
         *attempt = attempt.saturating_add(1);
@@ -189,7 +315,7 @@ impl World {
             let bytes = packet(peer, own, [child as u8; 12], Checksum::Full, &frame);
             let (verdict, sent) = self.program.run(1, &bytes, false);
             for sent in sent {
-                self.receive(&sent.bytes[HEAD_BYTES..], Carrier::Datagram);
+                self.receive_from_program(&sent);
             }
             if verdict != Verdict::Pass {
                 return;
@@ -201,7 +327,7 @@ impl World {
     fn hand(&mut self, child: usize, carrier: Carrier, message: Message, payload: &[u8]) {
         let header = Header { edge: edge(child), message };
         let port = PortId(child as u32);
-        let arrival = Arrival { now: Time(2), port, carrier, header: &header, payload };
+        let arrival = Arrival { now: self.now, port, carrier, header: &header, payload };
         self.handover.handle_frame(&mut self.node, arrival, &mut self.memory).unwrap_or_else(
             |error| panic!("seed {}, child {child}: {message:?}: {error}", self.seed),
         );
@@ -211,8 +337,12 @@ impl World {
         for frame in multicast_by(&mut self.node, &self.memory) {
             self.receive(&frame, Carrier::Multicast);
         }
-        for (_, carrier, frame) in sent_by(&mut self.node, &self.memory) {
-            self.receive(&frame, carrier);
+        for (port, carrier, frame) in sent_by(&mut self.node, &self.memory) {
+            if port == parent_config().port {
+                self.receive_at_parent(&frame, false);
+            } else {
+                self.receive(&frame, carrier);
+            }
         }
         assert_lives(&mut self.node, self.seed);
     }
@@ -222,16 +352,21 @@ impl World {
         let (header, payload) = decode(frame).expect("the node sends frames");
         if header.edge.child == EVERYONE {
             assert_eq!(header.edge.capability, multicast_capability());
-            for child in 0..self.members.len() {
-                if self.members[child].is_reached {
-                    self.receive_at(child, header.message, payload, Carrier::Multicast);
-                }
-            }
+            assert!(self.is_root);
+            self.receive_multicast(header.message, payload);
             return;
         }
         let child = usize::from(header.edge.child.0);
         assert_eq!(header.edge.capability, capability(child));
         self.receive_at(child, header.message, payload, carrier);
+    }
+
+    fn receive_multicast(&mut self, message: Message, payload: &[u8]) {
+        for child in 0..self.members.len() {
+            if self.members[child].is_reached {
+                self.receive_at(child, message, payload, Carrier::Multicast);
+            }
+        }
     }
 
     fn receive_at(&mut self, child: usize, message: Message, payload: &[u8], carrier: Carrier) {
@@ -241,14 +376,10 @@ impl World {
             return;
         }
         let place = format!("seed {}, segment {number} at {child}: {:?}", self.seed, part.shape);
-        let member = &mut self.members[child];
+        let member = &self.members[child];
         assert!(number < member.sent, "{place}: nobody asked for it");
         if part.shape.operator() != Operator::Barrier {
-            assert_eq!(
-                payload,
-                expected(self.shapes[&number], number, self.members.len()),
-                "{place}"
-            );
+            assert_eq!(payload, self.result(number, &self.shapes[&number]), "{place}");
         }
         self.members[child].results.insert(number);
     }
