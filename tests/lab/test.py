@@ -46,9 +46,12 @@ MULTICAST_LABS = [
     (["--hosts", "4", "--hosts-per-leaf", "2", "--authenticate-frames"], True),
 ]
 
-# One node that takes short segments inside the kernel, on links that lose packets and on others.
+# Nodes that take short segments inside the kernel, one alone and one below another, on links that lose packets and
+# on others.
 KERNEL_LABS = [["--hosts", "4", "--hosts-per-leaf", "4", "--node-kernel"],
-               ["--hosts", "4", "--hosts-per-leaf", "4", "--node-kernel", "--loss", "0.5"]]
+               ["--hosts", "4", "--hosts-per-leaf", "4", "--node-kernel", "--loss", "0.5"],
+               ["--hosts", "4", "--hosts-per-leaf", "2", "--node-kernel"],
+               ["--hosts", "4", "--hosts-per-leaf", "2", "--node-kernel", "--loss", "0.5"]]
 KERNEL_NODE = "leaf0-an"
 
 # What carries the members' data there: UDP sockets, and AF_XDP behind and in the driver. What is named in the report.

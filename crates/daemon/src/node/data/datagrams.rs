@@ -202,8 +202,12 @@ impl DataLoop {
 
     pub(super) fn on_reachability(&mut self, port: PortId, reachability: Reachability) {
         match reachability {
-            Reachability::Reachable => tracing::debug!(port = port.0, "datagrams reach the parent"),
+            Reachability::Reachable => {
+                tracing::debug!(port = port.0, "datagrams reach the parent");
+                self.offer_group_of(port);
+            }
             Reachability::Unreachable => {
+                self.end_below(port);
                 let peer = self.links.entry(port).and_then(|entry| entry.datagram_peer);
                 let peer = peer.map_or("a parent that takes none".to_owned(), |it| it.to_string());
                 tracing::warn!(port = port.0, "no datagrams with {peer}: TCP carries all");

@@ -31,7 +31,7 @@ pub(super) fn hand(
 
 impl DataLoop {
     /// Lets the kernel path serve a group as soon as it can: all children have joined and have told where
-    /// they take datagrams.
+    /// they take datagrams, and datagrams reach the parent.
     pub(super) fn offer_to_kernel(&mut self, group: GroupId) {
         let now = self.time(Instant::now());
         let Self { kernel, machine, links, installed, datagrams, multicast, .. } = self;
@@ -53,10 +53,21 @@ impl DataLoop {
         }
     }
 
-    /// The group of a child that has told where it takes datagrams.
+    /// A child has told where it takes datagrams, or datagrams reach the parent.
     pub(super) fn offer_group_of(&mut self, port: PortId) {
-        if let Some(group) = self.machine.group_of_child(port) {
+        let group =
+            self.machine.group_of_child(port).or_else(|| self.machine.group_of_parent(port));
+        if let Some(group) = group {
             self.offer_to_kernel(group);
+        }
+    }
+
+    /// Datagrams do not reach a parent, so the process sends everything over the link.
+    pub(super) fn end_below(&mut self, parent: PortId) {
+        let now = self.time(Instant::now());
+        let Self { kernel, machine, arenas, .. } = self;
+        if let (Some(kernel), Some(group)) = (kernel, machine.group_of_parent(parent)) {
+            kernel.handover.end(machine, group, now, arenas);
         }
     }
 
@@ -82,7 +93,7 @@ impl DataLoop {
     }
 }
 
-/// The two ends of a child's datagrams, if they are known and of IPv4.
+/// The two ends of the datagrams of a child or the parent, if they are known and of IPv4.
 fn datagram_path(links: &Links, port: PortId, own_port: u16) -> Option<DatagramPath> {
     let entry = links.peek(port)?;
     let Some(SocketAddr::V4(peer)) = entry.datagram_peer else { return None };
