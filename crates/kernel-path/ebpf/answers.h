@@ -191,6 +191,18 @@ INLINE int is_spared(const struct results *results, const struct lane *lane, u32
 	       (!results->multicast_interface || results->multicast_interface == lane->interface);
 }
 
+/* Makes the packet a child's result. False if it can't, or if the slot has moved on meanwhile: then the child has had
+ * the result by multicast. */
+INLINE int write_copy(struct results *results, const struct lane *lane, u32 child)
+{
+	struct workspace *work = results->work;
+
+	write_hardware(&work->out.envelope, lane->hardware);
+	return write_result_to(results->packet, work, results->place, results->slot, child) &&
+	       (!results->place->may_be_overtaken ||
+		holds(read_word_in_order(results->slot), work->in.frame.sequence));
+}
+
 static long send_result(u32 child, void *context)
 {
 	struct results *results = context;
@@ -198,8 +210,7 @@ static long send_result(u32 child, void *context)
 
 	if (is_spared(results, lane, child))
 		return 0;
-	write_hardware(&results->work->out.envelope, lane->hardware);
-	if (!write_result_to(results->packet, results->work, results->place, results->slot, child))
+	if (!write_copy(results, lane, child))
 		return 1;
 	send_copy(results->packet, lane->interface);
 	return 0;
@@ -263,10 +274,7 @@ INLINE int copy_results(struct packet *packet, struct workspace *work, struct pl
 	struct lane *lane = &slot->lanes[last & (CHILDREN_MAX - 1)];
 
 	repeat(last, send_result, &results);
-	if (is_spared(&results, lane, last))
-		return VERDICT_DROP;
-	write_hardware(&work->out.envelope, lane->hardware);
-	if (!write_result_to(packet, work, place, slot, last))
+	if (is_spared(&results, lane, last) || !write_copy(&results, lane, last))
 		return VERDICT_DROP;
 	return send_packet(lane->interface);
 }

@@ -18,6 +18,7 @@ mod process;
 mod root;
 mod threads;
 mod turns;
+mod upward;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
