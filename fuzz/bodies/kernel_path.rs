@@ -1,7 +1,8 @@
 //! Any packets at the kernel path's program, compiled for user space, and between them all that its process does:
 //! groups come, leave the program and come back, members speak over their links, leave and vanish. After every packet
 //! the program's accounts are right; after every step each slot's word is one that both sides understand, and the
-//! window is kept. An honest group beside the attacked ones gets its sums.
+//! window is kept. Groups may be below another node, whose packets may be any, too. Honest groups beside the attacked
+//! ones, at their root and below an honest parent, get their sums.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -12,7 +13,9 @@ use arbitrary::{Arbitrary, Unstructured};
 use tributary_kernel_path::user_space::packets::{Checksum, HEAD_BYTES, packet, parsed};
 use tributary_kernel_path::user_space::{SentPacket, Served, UserSpace, Verdict};
 use tributary_kernel_path::{Arrival, Counters, DatagramPath, Handover, Phase, Word};
-use tributary_protocol::node::{Event, GroupConfig, Node, NodeConfig, PortId, StreamLimits};
+use tributary_protocol::node::{
+    Event, GroupConfig, Node, NodeConfig, ParentConfig, PortId, StreamLimits,
+};
 use tributary_protocol::{Carrier, Time};
 use tributary_protocol_testing::frames::{decode, encode, part, sequence};
 use tributary_protocol_testing::{NodeEdges, NodeMemory};
@@ -23,9 +26,12 @@ use tributary_wire::{
 
 const STEPS_MAX: usize = 150;
 const GROUPS: u32 = 3;
-/// The honest group, behind all that a step names.
+/// The honest groups, behind all that a step names: at its root, and below another node.
 const HONEST: GroupId = GroupId(GROUPS);
+const HONEST_BELOW: GroupId = GroupId(GROUPS + 1);
 const CHILDREN_MAX: u16 = 5;
+/// The number of the edge to the parent, behind those of children.
+const PARENT: u16 = CHILDREN_MAX;
 const WINDOW_MAX: u16 = 6;
 const PAYLOAD_MAX_BYTES: u32 = 1100;
 const TIMEOUT_NS: u64 = 1000;
@@ -45,6 +51,7 @@ enum Step {
         children: u8,
         window: u8,
         is_multicast: bool,
+        is_below: bool,
     },
     /// A child says who receives multicast.
     Subscribe {
@@ -68,6 +75,15 @@ enum Step {
         skip: u8,
         shape: u8,
         attempt: u8,
+        by: u8,
+        flips: [Option<Flip>; 2],
+    },
+    /// The parent sends a result, an ack or a nack of a segment, or of one near it, by packet or link.
+    Parent {
+        group: u8,
+        back: u8,
+        shape: u8,
+        what: u8,
         by: u8,
         flips: [Option<Flip>; 2],
     },
@@ -118,6 +134,9 @@ pub(crate) struct Reached {
     pub(crate) packets: u64,
     pub(crate) honest_sums: u64,
     pub(crate) ended: u64,
+    /// Sums sent to parents, and results of theirs that were taken.
+    pub(crate) forwarded: u64,
+    pub(crate) from_parents: u64,
     pub(crate) taken: u64,
     pub(crate) completed: u64,
     pub(crate) gathered: u64,
@@ -137,6 +156,8 @@ impl Add for Reached {
             packets: self.packets + other.packets,
             honest_sums: self.honest_sums + other.honest_sums,
             ended: self.ended + other.ended,
+            forwarded: self.forwarded + other.forwarded,
+            from_parents: self.from_parents + other.from_parents,
             taken: self.taken + other.taken,
             completed: self.completed + other.completed,
             gathered: self.gathered + other.gathered,
@@ -173,7 +194,7 @@ pub(crate) fn run(bytes: &[u8]) -> Reached {
         run.step(&step);
         run.check();
     }
-    // Whatever was done to the others, the program still serves the honest group.
+    // Whatever was done to the others, the program still serves the honest groups.
     run.honest_sum(1, 2);
     run.check();
     let counters = run.handover.counters();
@@ -195,9 +216,9 @@ fn edges(group: GroupId) -> NodeEdges {
     NodeEdges { group, node: 0 }
 }
 
-/// Every child has a port of its own.
+/// Every child has a port of its own, and so has the parent.
 fn port_of(group: GroupId, child: u16) -> PortId {
-    PortId(group.0 * u32::from(CHILDREN_MAX) + u32::from(child))
+    PortId(group.0 * u32::from(PARENT + 1) + u32::from(child))
 }
 
 fn path(port: PortId) -> DatagramPath {
@@ -241,7 +262,7 @@ impl Run {
             frame_versions: Versions::SPOKEN,
             radix_max: CHILDREN_MAX,
             osos_max: 64,
-            groups_max: GROUPS + 1,
+            groups_max: GROUPS + 2,
             payload_max_bytes: PAYLOAD_MAX_BYTES,
             join_timeout_ns: TIMEOUT_NS,
             streams: StreamLimits::NONE,
@@ -257,20 +278,42 @@ impl Run {
             reached: Reached::default(),
         };
         for (group, children) in (0..).map(GroupId).zip([1, 3, CHILDREN_MAX]) {
-            run.form(group, children, WINDOW_MAX, group != GroupId(0));
+            let is_below = group == GroupId(2);
+            run.form(group, children, WINDOW_MAX, group != GroupId(0), is_below);
         }
-        run.form(HONEST, 2, 2, false);
-        assert!(run.handover.serves(HONEST));
+        run.form(HONEST, 2, 2, false, false);
+        run.form(HONEST_BELOW, 2, 2, true, true);
+        assert!(run.handover.serves(HONEST) && run.handover.serves(HONEST_BELOW));
         run
     }
 
     fn step(&mut self, step: &Step) {
         let named = |group: u8| GroupId(u32::from(group) % GROUPS);
         match *step {
-            Step::Form { group, children, window, is_multicast } => {
+            Step::Form { group, children, window, is_multicast, is_below } => {
                 let children = 1 + u16::from(children) % CHILDREN_MAX;
                 let window = 1 + u16::from(window) % WINDOW_MAX;
-                self.form(named(group), children, window, is_multicast);
+                self.form(named(group), children, window, is_multicast, is_below);
+            }
+            Step::Parent { group, back, shape: what, what: kind, by, ref flips } => {
+                let Some(sent) = self.sent.get(&(named(group), 0)) else { return };
+                // Mostly of the last that the first child has sent, as it is.
+                let number = sent.wrapping_sub(1 + u32::from(back.saturating_sub(200) % 8));
+                let flips = if back % 2 == 0 { &[None, None] } else { flips };
+                let what = if what < 250 { number as u8 } else { what };
+                let sequence = sequence(number);
+                let message = match kind % 8 {
+                    0 => Message::Ack { sequence, attempt: 0 },
+                    1 => Message::Nack { sequence },
+                    _ => Message::Result(request(number, shape(what))),
+                };
+                let header = Header { edge: edges(named(group)).edge(PARENT), message };
+                let port = port_of(named(group), PARENT);
+                if by % 16 == 0 {
+                    self.hand_link(port, &header);
+                } else {
+                    self.send_packet(port, &header, by, flips);
+                }
             }
             Step::Subscribe { group, child, what } => {
                 let child = u16::from(child) % CHILDREN_MAX;
@@ -299,12 +342,12 @@ impl Run {
                     self.hand_link(port, &header);
                     return;
                 }
-                self.request_by_packet(port, &header, by, flips);
+                self.send_packet(port, &header, by, flips);
             }
             Step::Round { group, segments } => {
                 for child in (0..=segments % 4).flat_map(|_| 0..CHILDREN_MAX as u8) {
                     if let Some((port, header)) = self.next(named(group), child, 200, 0, 0) {
-                        self.request_by_packet(port, &header, child, &[None, None]);
+                        self.send_packet(port, &header, child, &[None, None]);
                     }
                 }
             }
@@ -348,7 +391,20 @@ impl Run {
         }
     }
 
-    fn form(&mut self, group: GroupId, children: u16, window: u16, is_multicast: bool) {
+    fn form(
+        &mut self,
+        group: GroupId,
+        children: u16,
+        window: u16,
+        is_multicast: bool,
+        is_below: bool,
+    ) {
+        let parent = is_below.then(|| ParentConfig {
+            name: "above".into(),
+            port: port_of(group, PARENT),
+            child: ChildIndex(PARENT),
+            capability: edges(group).capability(PARENT),
+        });
         let config = GroupConfig {
             group,
             epoch: Epoch(0),
@@ -356,7 +412,7 @@ impl Run {
             osos: window,
             payload_max_bytes: PAYLOAD_MAX_BYTES,
             children: edges(group).children(children, 0, 1),
-            parent: None,
+            parent,
             stream: None,
         };
         let Ok(arena) = self.node.install(self.now, config) else { return };
@@ -369,8 +425,29 @@ impl Run {
             self.hand_link(port_of(group, child), &header);
             self.sent.insert((group, child), 0);
         }
+        if is_below {
+            self.greet(group);
+        }
         self.drain();
         self.admit(group);
+        if is_below {
+            let sequence = sequence(0);
+            let message = Message::Ack { sequence, attempt: 0 };
+            let header = Header { edge: edges(group).edge(PARENT), message };
+            // The program learns the way from it.
+            self.send_packet(port_of(group, PARENT), &header, 1, &[None, None]);
+        }
+    }
+
+    /// Parent and node tell each other that they take datagrams.
+    fn greet(&mut self, group: GroupId) {
+        let (edge, port) = (edges(group).edge(PARENT), port_of(group, PARENT));
+        self.node.offer_datagrams(group);
+        self.drain();
+        let message = Message::Datagrams(Some(DATAGRAM_PORT));
+        self.hand_link(port, &Header { edge, message });
+        let header = Header { edge, message: Message::Probed(0) };
+        let _ = self.hand(port, Carrier::Datagram, &header, &[]);
     }
 
     fn admit(&mut self, group: GroupId) {
@@ -408,13 +485,7 @@ impl Run {
         Some((port_of(group, child), header))
     }
 
-    fn request_by_packet(
-        &mut self,
-        port: PortId,
-        header: &Header,
-        by: u8,
-        flips: &[Option<Flip>; 2],
-    ) {
+    fn send_packet(&mut self, port: PortId, header: &Header, by: u8, flips: &[Option<Flip>; 2]) {
         let frame = encode(header, &vec![by; header.payload_bytes()]);
         let checksum = [Checksum::Full, Checksum::Partial, Checksum::None][usize::from(by) % 3];
         let mut packet = packet_of(port, checksum, &frame);
@@ -450,12 +521,16 @@ impl Run {
         let Counters { taken, completed, gathered, repeats, refused, passed, damaged, .. } =
             counted;
         assert!(taken + repeats + refused + passed + damaged <= 1, "{counted:?}");
-        assert!(completed + gathered <= taken, "{counted:?}");
+        let is_from_parent = completed == 1 && taken == 0;
+        assert!(completed + gathered <= taken || is_from_parent, "{counted:?}");
+        assert!(!is_from_parent || served.iter().any(|it| it.is_below), "{counted:?}");
+        assert!(!is_from_parent || repeats + refused + passed + damaged == 0, "{counted:?}");
+        self.reached.from_parents += u64::from(is_from_parent);
         assert_eq!(claims_added(&served, &self.program.served()), taken, "{counted:?}");
         if verdict == Verdict::Pass {
             assert!(sent.is_empty() && taken == gathered, "{counted:?}");
         }
-        let mut kinds = [0; 3];
+        let mut kinds = [0; 4];
         let mut multicasts = 0;
         for SentPacket { bytes, .. } in &sent {
             let parsed = parsed(bytes);
@@ -473,15 +548,22 @@ impl Run {
                 Message::Result(_) => 0,
                 Message::Ack { .. } => 1,
                 Message::Nack { .. } => 2,
+                Message::Request(_) => {
+                    assert_eq!(edge.child.0, PARENT);
+                    3
+                }
                 other => panic!("the program sends no {other:?}"),
             };
             kinds[at] += 1;
         }
-        let [results, acks, nacks] = kinds;
+        let [results, acks, nacks, forwarded] = kinds;
+        assert!(forwarded <= taken + repeats && completed * forwarded == 0, "{counted:?}");
+        self.reached.forwarded += forwarded;
         assert_eq!((acks, nacks, multicasts), (counted.acks, counted.nacks, counted.multicasts));
         let children = served.iter().map(|it| it.children as u64);
         let copies = |children| match multicasts {
-            0 => completed * children == results,
+            0 if !is_from_parent => completed * children == results,
+            // Who receives multicast gets no copy.
             _ => completed == 1 && results <= children,
         };
         assert!(results <= repeats || children.into_iter().any(copies), "{counted:?}");
@@ -535,7 +617,7 @@ impl Run {
                 Event::Released(arena) => self.memory.release(arena),
                 Event::Close(port) => self.node.handle_port_closed(port),
                 Event::Failed { group, .. } | Event::Ended { group, .. } => {
-                    assert_ne!(group, HONEST, "the honest group stands");
+                    assert!(group != HONEST && group != HONEST_BELOW, "honest groups stand");
                     self.handover.forget(self.now, group);
                     self.sent.retain(|(of, _), _| *of != group);
                 }
@@ -547,38 +629,65 @@ impl Run {
         }
     }
 
-    /// Both members of the honest group send one number each, and get the sum from the program.
+    /// Both members of each honest group send one number each, and get the sum from the program, or what the parent
+    /// makes of the sum.
     fn honest_sum(&mut self, left: u32, right: u32) {
-        let number = self.sent[&(HONEST, 0)];
+        let sum = left.wrapping_add(right).to_le_bytes().to_vec();
+        let (_, sent) = self.honest_requests(HONEST, left, right);
+        let results = [(ChildIndex(0), sum.clone()), (ChildIndex(1), sum.clone())];
+        assert_eq!(bodies(&sent), results);
+        let (part, sent) = self.honest_requests(HONEST_BELOW, left, right);
+        assert_eq!(bodies(&sent), [(ChildIndex(PARENT), sum)]);
+        let above = left.wrapping_mul(right).to_le_bytes().to_vec();
+        let header =
+            Header { edge: edges(HONEST_BELOW).edge(PARENT), message: Message::Result(part) };
+        let frame = encode(&header, &above);
+        let packet = packet_of(port_of(HONEST_BELOW, PARENT), Checksum::Full, &frame);
+        let sent = self.run_program(&packet).1;
+        assert_eq!(bodies(&sent), [(ChildIndex(0), above.clone()), (ChildIndex(1), above)]);
+        self.reached.honest_sums += 2;
+    }
+
+    /// The segment, and what the program sends at the last request.
+    fn honest_requests(
+        &mut self,
+        group: GroupId,
+        left: u32,
+        right: u32,
+    ) -> (Part, Vec<SentPacket>) {
+        let number = self.sent[&(group, 0)];
         let shape = Shape::new(Operator::Sum, Datatype::U32, 1).expect("a sum of one number");
+        let part = request(number, shape);
         let mut sent = Vec::new();
         for (child, value) in (0..).zip([left, right]) {
-            self.sent.insert((HONEST, child), number + 1);
-            let message = Message::Request(request(number, shape));
+            self.sent.insert((group, child), number + 1);
+            let message = Message::Request(part);
             let frame =
-                encode(&Header { edge: edges(HONEST).edge(child), message }, &value.to_le_bytes());
-            let packet = packet_of(port_of(HONEST, child), Checksum::Full, &frame);
+                encode(&Header { edge: edges(group).edge(child), message }, &value.to_le_bytes());
+            let packet = packet_of(port_of(group, child), Checksum::Full, &frame);
             sent = self.run_program(&packet).1;
         }
-        let results = sent.iter().map(|it| decode(&it.bytes[HEAD_BYTES..]).expect("a frame"));
-        let results: Vec<_> = results.map(|(it, sum)| (it.edge.child, sum.to_vec())).collect();
-        let sum = left.wrapping_add(right).to_le_bytes().to_vec();
-        assert_eq!(results, [(ChildIndex(0), sum.clone()), (ChildIndex(1), sum)]);
-        self.reached.honest_sums += 1;
+        (part, sent)
     }
 
     /// What both sides find in the tables.
     fn check(&mut self) {
         self.drain();
-        for Served { window, children, words, group } in self.program.served() {
+        for Served { window, children, is_below, words, group } in self.program.served() {
             assert!(self.handover.serves(group));
             for (index, word) in words.iter().enumerate() {
                 let place = format!("slot {index} of group {group}: {word:?}");
                 check_word(index, *word, children, words.len(), &place);
-                check_credit(*word, window, &words, &place);
+                check_credit(*word, window, is_below, &words, &place);
             }
         }
     }
+}
+
+/// Whom frames are for, and what is in them.
+fn bodies(sent: &[SentPacket]) -> Vec<(ChildIndex, Vec<u8>)> {
+    let frames = sent.iter().map(|it| decode(&it.bytes[HEAD_BYTES..]).expect("a frame"));
+    frames.map(|(header, body)| (header.edge.child, body.to_vec())).collect()
 }
 
 fn multicast_capability() -> Capability {
@@ -608,7 +717,7 @@ fn check_word(index: usize, word: Word, children: usize, slots: usize, place: &s
 }
 
 /// What is open was begun when what lies a window before it was done. That slot may have moved on since.
-fn check_credit(word: Word, window: u16, words: &[Word], place: &str) {
+fn check_credit(word: Word, window: u16, is_below: bool, words: &[Word], place: &str) {
     if !matches!(word.phase(), Phase::Gathering | Phase::Gathered) {
         return;
     }
@@ -616,6 +725,8 @@ fn check_credit(word: Word, window: u16, words: &[Word], place: &str) {
     let before = words[earlier.0 as usize % words.len()];
     let is_first = word.sequence().distance_from(Sequence::FIRST) < window.into();
     let is_done = match before.sequence().distance_from(earlier) {
+        // Below another node, members may have had the result by multicast.
+        0 if is_below && matches!(before.phase(), Phase::Forwarded | Phase::OfProcess) => true,
         0 => matches!(before.phase(), Phase::Done | Phase::DoneByProcess),
         ahead => before.phase() != Phase::Empty && ahead < 1 << 31,
     };

@@ -51,6 +51,8 @@ pub struct Served {
     pub window: u16,
     /// How many children it has.
     pub children: usize,
+    /// Whether it has a parent.
+    pub is_below: bool,
     /// The words of its slots.
     pub words: Vec<Word>,
 }
@@ -157,6 +159,7 @@ impl UserSpace {
                 group: GroupId(place.group),
                 window: place.window as u16,
                 children: place.children as usize,
+                is_below: place.parent.edge.peer_address != [0; 4],
                 words: slots
                     .map(|slot| Word(self.memory.word(index, slot).load(Ordering::Acquire)))
                     .collect(),

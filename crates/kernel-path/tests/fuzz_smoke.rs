@@ -17,5 +17,8 @@ fn kernel_path() {
     assert!(total.gathered > runs / 4 && total.ended > runs, "{total:?}");
     assert!(total.repeats > runs / 4 && total.nacks > runs / 8, "{total:?}");
     assert!(total.refused > runs / 2 && total.passed > runs / 3, "{total:?}");
+    let (forwarded, from_parents) = (total.forwarded, total.from_parents);
+    let honest = total.honest_sums / 2;
+    assert!(forwarded - honest > runs && from_parents - honest > runs / 40, "{total:?}");
     assert!(total.damaged > runs / 40 && total.multicasts > runs / 2, "{total:?}");
 }
