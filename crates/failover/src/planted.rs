@@ -45,11 +45,13 @@ pub enum Bug {
     BoundaryForgotten = 17,
     /// A node's machine is not told of results that were made inside the kernel.
     ResultsUntold = 18,
+    /// Nor of what was sent to the parent there, when it takes that over.
+    ForwardedUntold = 19,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::DoubleCount,
         Self::DoubleDatagram,
         Self::SharedLock,
@@ -68,6 +70,7 @@ impl Bug {
         Self::WithdrawnIsTheEnd,
         Self::BoundaryForgotten,
         Self::ResultsUntold,
+        Self::ForwardedUntold,
     ];
 }
 

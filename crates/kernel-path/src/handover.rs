@@ -428,6 +428,10 @@ fn adopt_forwarded(
     folded: &Folded,
     payloads: &mut impl Payloads,
 ) {
+    #[cfg(feature = "planted-bugs")]
+    if planted::is_planted(planted::Bug::ForwardedUntold) {
+        return;
+    }
     let Folded { part, payload, attempts } = folded;
     node.adopt_forwarded(now, group, part, attempts, payload, payloads);
 }

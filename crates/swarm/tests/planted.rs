@@ -33,6 +33,7 @@ fn name(bug: Bug) -> &'static str {
         Bug::WithdrawnIsTheEnd => "a withdrawn group is not a lost tree",
         Bug::BoundaryForgotten => "the next boundary is forgotten",
         Bug::ResultsUntold => "the machine is not told of results that were made inside the kernel",
+        Bug::ForwardedUntold => "nor of what was sent to the parent there",
         Bug::FewNodesNamed => "only the first six nodes of a group are said to be nodes",
     }
 }
