@@ -197,7 +197,8 @@ impl Handover {
             adopt(node, group, &folded, payloads);
         }
         for folded in forwarded {
-            adopt_forwarded(node, group, now, &folded, payloads);
+            adopt_forwarded(node, group, &folded, payloads);
+            node.send_adopted(now, group, folded.part.sequence);
         }
         for held in gathered {
             hand_held(node, group, now, held, payloads);
@@ -233,11 +234,20 @@ impl Handover {
         arrival: Arrival<'_>,
         payloads: &mut impl Payloads,
     ) -> Result<(), FrameError> {
+        let Arrival { now, port, header, .. } = arrival;
+        // The program reads packets of one frame. Others, of several results, come to the machine.
+        if let Message::Result(part) = header.message
+            && node.port_of_datagram(header) == Some(port)
+        {
+            self.take_forwarded(node, group, part.sequence, payloads);
+        }
         hand(node, arrival, payloads)?;
-        match arrival.header.message {
+        match header.message {
             // If the program has sent it, that is lost. From here on the segment is the machine's.
             Message::Nack { sequence } => {
-                self.take_forwarded(node, group, sequence, arrival.now, payloads);
+                if self.take_forwarded(node, group, sequence, payloads) {
+                    node.send_adopted(now, group, sequence);
+                }
             }
             Message::Result(part) if node.segment(group, part.sequence) == Some(true) => {
                 self.tables.finish(place, part.sequence);
@@ -253,12 +263,11 @@ impl Handover {
         node: &mut Node,
         group: GroupId,
         sequence: Sequence,
-        now: Time,
         payloads: &mut impl Payloads,
     ) -> bool {
         let Some(place) = self.place(group) else { return false };
         let Some(folded) = self.tables.take_forwarded(place, sequence) else { return false };
-        adopt_forwarded(node, group, now, &folded, payloads);
+        adopt_forwarded(node, group, &folded, payloads);
         true
     }
 
@@ -332,10 +341,13 @@ impl Handover {
             return;
         };
         let before = Sequence(sequence.0.wrapping_sub(u32::from(terms.osos)));
-        self.take_forwarded(node, group, before, now, payloads);
-        if self.take_forwarded(node, group, sequence, now, payloads)
+        if self.take_forwarded(node, group, before, payloads) {
+            node.send_adopted(now, group, before);
+        }
+        if self.take_forwarded(node, group, sequence, payloads)
             && let Some(place) = self.place(group)
         {
+            node.send_adopted(now, group, sequence);
             self.tables.forget_way(place);
         }
     }
@@ -366,7 +378,8 @@ impl Handover {
             Taken::Before => {}
             // This child's is among the contributions: the frame is a repeat.
             Taken::Forwarded(folded) => {
-                adopt_forwarded(node, group, arrival.now, &folded, payloads);
+                adopt_forwarded(node, group, &folded, payloads);
+                node.send_adopted(arrival.now, group, sequence);
             }
             Taken::Answered(answered) => {
                 if node.segment(group, sequence) == Some(false) {
@@ -421,17 +434,11 @@ fn adopt(node: &mut Node, group: GroupId, folded: &Folded, payloads: &mut impl P
     node.adopt_result(group, part, attempts, payload, payloads);
 }
 
-fn adopt_forwarded(
-    node: &mut Node,
-    group: GroupId,
-    now: Time,
-    folded: &Folded,
-    payloads: &mut impl Payloads,
-) {
+fn adopt_forwarded(node: &mut Node, group: GroupId, folded: &Folded, payloads: &mut impl Payloads) {
     #[cfg(feature = "planted-bugs")]
     if planted::is_planted(planted::Bug::ForwardedUntold) {
         return;
     }
     let Folded { part, payload, attempts } = folded;
-    node.adopt_forwarded(now, group, part, attempts, payload, payloads);
+    node.adopt_forwarded(group, part, attempts, payload, payloads);
 }

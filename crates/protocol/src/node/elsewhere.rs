@@ -153,10 +153,9 @@ impl Node {
     }
 
     /// Takes over a segment whose contributions were folded elsewhere, and sent to the parent from there, with the
-    /// newest attempt of each child. This node sends them again, and goes on until the result comes.
+    /// newest attempt of each child. A segment whose result is here, or was, is left alone.
     pub fn adopt_forwarded(
         &mut self,
-        now: Time,
         id: GroupId,
         part: &Part,
         attempts: &[u8],
@@ -167,9 +166,18 @@ impl Node {
         if group.slots.is_answered(part.sequence) {
             return;
         }
-        let index = group.adopt(part, attempts, payload, Phase::Forwarded, payloads);
+        group.adopt(part, attempts, payload, Phase::Forwarded, payloads);
         group.note_all_sent(part.sequence);
-        self.send_to_parent(now, id, PartKind::Segment, index);
+    }
+
+    /// Sends what [`Self::adopt_forwarded`] took over to the parent, again until the result comes.
+    pub fn send_adopted(&mut self, now: Time, id: GroupId, sequence: Sequence) {
+        let Some(group) = self.group(id) else { return };
+        let index = group.slots.index_of(sequence);
+        let slot = &group.slots[index];
+        if slot.holds(sequence) && slot.phase == Phase::Forwarded {
+            self.send_to_parent(now, id, PartKind::Segment, index);
+        }
     }
 
     /// Takes note that a segment was completed elsewhere, and that its result is gone there, because every child
@@ -197,7 +205,7 @@ impl Node {
 }
 
 impl Group {
-    /// Puts into its slot what was made elsewhere of every child's contribution. Returns the slot.
+    /// Puts into its slot what was made elsewhere of every child's contribution.
     fn adopt(
         &mut self,
         part: &Part,
@@ -205,7 +213,7 @@ impl Group {
         payload: &[u8],
         phase: Phase,
         payloads: &mut impl Payloads,
-    ) -> usize {
+    ) {
         debug_assert_eq!(attempts.len(), self.children.len());
         let index = self.slots.index_of(part.sequence);
         let place = self.slots.accumulator(index);
@@ -221,7 +229,6 @@ impl Group {
         if part.has_data {
             payloads.store(place, payload);
         }
-        index
     }
 
     /// Every child has sent a segment.
