@@ -50,7 +50,9 @@ fn terms() -> GroupTerms {
         window: WINDOW,
         payload_max_bytes: 1024,
         children: (0..CHILDREN).map(child).collect(),
+        parent: None,
         multicast: None,
+        may_be_overtaken: false,
         floor: Sequence::FIRST,
         known: Vec::new(),
     }

@@ -219,9 +219,14 @@ impl Handover {
 
     /// Notes that a result has come to the machine by multicast, not by [`Self::handle_frame`].
     pub fn note_multicast(&self, node: &Node, group: GroupId, sequence: Sequence) {
-        if let Some(place) = self.place(group)
-            && node.segment(group, sequence) == Some(true)
-        {
+        if let Some(place) = self.place(group) {
+            self.finish(node, group, place, sequence);
+        }
+    }
+
+    /// Notes that the machine hands down a segment's result, if it does.
+    fn finish(&self, node: &Node, group: GroupId, place: PlaceId, sequence: Sequence) {
+        if node.segment(group, sequence) == Some(true) {
             self.tables.finish(place, sequence);
         }
     }
@@ -236,22 +241,24 @@ impl Handover {
     ) -> Result<(), FrameError> {
         let Arrival { now, port, header, .. } = arrival;
         // The program reads packets of one frame. Others, of several results, come to the machine.
+        let is_from_parent = node.port_of_datagram(header) == Some(port);
         if let Message::Result(part) = header.message
-            && node.port_of_datagram(header) == Some(port)
+            && is_from_parent
+            && self.take_forwarded(node, group, part.sequence, payloads)
         {
-            self.take_forwarded(node, group, part.sequence, payloads);
+            let taken = hand(node, arrival, payloads);
+            // If it is not the segment's result after all, the machine asks for that.
+            node.send_adopted(now, group, part.sequence);
+            self.finish(node, group, place, part.sequence);
+            return taken;
         }
         hand(node, arrival, payloads)?;
         match header.message {
             // If the program has sent it, that is lost. From here on the segment is the machine's.
-            Message::Nack { sequence } => {
-                if self.take_forwarded(node, group, sequence, payloads) {
-                    node.send_adopted(now, group, sequence);
-                }
+            Message::Nack { sequence } if self.take_forwarded(node, group, sequence, payloads) => {
+                node.send_adopted(now, group, sequence);
             }
-            Message::Result(part) if node.segment(group, part.sequence) == Some(true) => {
-                self.tables.finish(place, part.sequence);
-            }
+            Message::Result(part) => self.finish(node, group, place, part.sequence),
             _ => {}
         }
         Ok(())

@@ -112,7 +112,7 @@ impl World {
         let children = random.random_range(1..=8);
         let window = random.random_range(1..=16);
         let (program, tables) = UserSpace::new();
-        let is_root = seed % 2 == 0;
+        let is_root = seed.is_multiple_of(2);
         let make = if is_root { root } else { inner };
         let (mut node, memory) = make(children, window, PAYLOAD_MAX_BYTES);
         let multicast_max_bytes =

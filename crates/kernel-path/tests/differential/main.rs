@@ -188,7 +188,7 @@ fn to_multicast(longest_bytes: u32) -> Multicast {
 
 /// Whether a seed's group is that of a root.
 fn is_root(seed: u64) -> bool {
-    seed % 2 == 0
+    seed.is_multiple_of(2)
 }
 
 /// The attempt from which on the process is asked, if the parent does not answer: `parent.h`.
