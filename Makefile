@@ -33,7 +33,7 @@ test: ## Run every test: style, Rust tests, MPI tests under both MPIs, Python te
 	$(MAKE) --no-print-directory test-lab
 
 # Crates whose files must not need each other in a circle. tools/structure.py reports those of others.
-FREE_OF_CIRCLES := af-xdp,algorithms,capi,charts,client,figures,inter-host,kernel-path,mpi,protocol-testing,python,reduce,rendezvous,replay,report,settings,shm-collectives,topology,tuning,workload
+FREE_OF_CIRCLES := af-xdp,algorithms,capi,charts,client,ebpf,figures,inter-host,kernel-path,mpi,protocol-testing,python,reduce,rendezvous,replay,report,settings,shm-collectives,topology,tuning,workload
 
 test-style: kernel-tools ## Check format, lints (warnings denied), links of the documentation, structure of the crates
 	$(CARGO) fmt --all --check

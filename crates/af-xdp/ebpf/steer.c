@@ -4,12 +4,7 @@
  * Whatever else comes, or arrives at a queue without a socket, goes to the network stack as ever. Declared here are
  * the kernel's helpers by their numbers, which are part of its interface to programs (linux/bpf.h).
  */
-typedef unsigned char u8;
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-
-#define SECTION(name) __attribute__((section(name), used))
+#include "ipv4.h"
 
 enum {
 	QUEUES_MAX = 64,
@@ -17,16 +12,6 @@ enum {
 	/* What a socket's buffer holds: 2 KiB less the headroom that the kernel keeps. Trains of datagrams, which the
 	 * kernel carries as one packet, are longer. */
 	PACKET_BYTES_MAX = 2048 - 256,
-};
-
-enum map_type { TYPE_HASH = 1, TYPE_SOCKETS = 17 };
-
-struct map_definition {
-	u32 type;
-	u32 key_bytes;
-	u32 value_bytes;
-	u32 entries_max;
-	u32 flags;
 };
 
 /* Where a datagram goes to, as it stands in the packet. */
@@ -72,11 +57,7 @@ struct headers {
 	u16 checksum;
 } __attribute__((packed));
 
-#define SWAPPED(number) ((u16)((number) >> 8 | (number) << 8))
-#define PROTOCOL_IPV4 SWAPPED(0x0800)
-#define DO_NOT_FRAGMENT SWAPPED(0x4000)
-
-enum { VERDICT_PASS = 2, IPV4_NO_OPTIONS = 0x45, UDP = 17 };
+enum { VERDICT_PASS = 2 };
 
 SECTION("xdp") int steer(struct context *context)
 {

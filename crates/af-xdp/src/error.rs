@@ -3,6 +3,8 @@
 use std::io;
 use std::net::Ipv4Addr;
 
+use tributary_ebpf::causes;
+
 /// Why a port's datagrams can't come by AF_XDP.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -74,17 +76,6 @@ fn os_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::
         next = error.source();
     }
     None
-}
-
-/// An error and what caused it, in one line.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(deeper) = cause {
-        text += &format!(": {deeper}");
-        cause = deeper.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -5,12 +5,7 @@
  */
 #pragma once
 
-typedef unsigned char u8;
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-typedef int s32;
-typedef long long s64;
+#include "program.h"
 
 #define INLINE static inline __attribute__((always_inline))
 #define UNUSED __attribute__((unused))
@@ -46,25 +41,12 @@ u32 interface_of(struct packet *packet);
 #else
 
 #define step() ((void)0)
-#define SECTION(name) __attribute__((section(name), used))
-
 /* A packet as programs see it: the start of the kernel's `struct __sk_buff`. */
 struct packet {
 	u32 len_bytes;
 	u32 unused[9];
 	u32 interface;
 };
-
-struct map_definition {
-	u32 type;
-	u32 key_bytes;
-	u32 value_bytes;
-	u32 entries_max;
-	u32 flags;
-};
-
-enum map_type { TYPE_HASH = 1, TYPE_ARRAY = 2, TYPE_ARRAY_PER_CPU = 6 };
-#define MAPPABLE (1u << 10)
 
 static void *(*const helper_lookup)(void *map, const void *key) = (void *)1;
 static long (*const helper_store)(struct packet *, u32, const void *, u32, u64) = (void *)9;

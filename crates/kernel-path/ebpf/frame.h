@@ -3,6 +3,7 @@
 #pragma once
 
 #include "environment.h"
+#include "ipv4.h"
 
 enum {
 	FRAME_VERSION = 2,
@@ -72,8 +73,6 @@ enum {
 	ENVELOPE_BYTES = 42,
 	ADDRESS_BYTES = 20,
 	PORT_BYTES = 8,
-	IPV4_NO_OPTIONS = 0x45,
-	UDP = 17,
 	HOPS = 64,
 	/* As `transport` has it. */
 	MULTICAST_HOPS = 8,
@@ -81,7 +80,3 @@ enum {
 
 _Static_assert(sizeof(struct frame) == 64, "a frame's header has 64 bytes");
 _Static_assert(sizeof(struct envelope) == 6 + ENVELOPE_BYTES, "padding, Ethernet 14, IPv4 20, UDP 8");
-
-#define SWAPPED_16(number) ((u16)((u16)(number) >> 8 | (u16)(number) << 8))
-#define PROTOCOL_IPV4 SWAPPED_16(0x0800)
-#define DO_NOT_FRAGMENT SWAPPED_16(0x4000)

@@ -10,6 +10,7 @@ use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfError};
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketType, socket};
+use tributary_ebpf::causes;
 
 use crate::host::{Host, Lack};
 use crate::memory::Memory;
@@ -153,15 +154,4 @@ impl Directory for Entries {
     fn leave(&mut self, key: u64) -> io::Result<()> {
         self.0.remove(&key).map_err(io::Error::other)
     }
-}
-
-/// An error and what caused it, in one line.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(deeper) = cause {
-        text += &format!(": {deeper}");
-        cause = deeper.source();
-    }
-    text
 }
