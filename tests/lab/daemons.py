@@ -24,8 +24,7 @@ class Daemon:
 
     def start(self):
         self.session = subprocess.Popen(
-            [self.lab.program, "lab", "exec", "--name", self.lab.name, self.name, "--", "sh", "-c",
-             'echo $$; exec "$@"', "sh", *self.words],
+            self.lab.on(self.name, "sh", "-c", 'echo $$; exec "$@"', "sh", *self.words),
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, text=True)
         self.pid = int(self.session.stdout.readline())
         self.session.stdout.readline()

@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import time
 
+from lab import Lab
 from labs import finish, start
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -40,24 +41,15 @@ def parse_arguments():
     return parser.parse_args()
 
 
-class Lab:
-    """A flat lab of this run's own."""
+class FlatLab(Lab):
+    """A lab of one switch."""
 
     def __init__(self, arguments):
-        self.program = arguments.tributary
-        self.name = f"floor-{os.getpid()}"
-        subprocess.run([self.program, "lab", "up", "--name", self.name, "--hosts",
-                        str(arguments.hosts), "--hosts-per-leaf", str(arguments.hosts)],
-                       check=True, stdout=subprocess.DEVNULL)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        subprocess.run([self.program, "lab", "down", "--name", self.name], check=False)
+        super().__init__(arguments.tributary, f"floor-{os.getpid()}", "--hosts", arguments.hosts,
+                         "--hosts-per-leaf", arguments.hosts)
 
     def start(self, member, words):
-        return start([self.program, "lab", "exec", "--name", self.name, member, "--", *words])
+        return start(self.on(member, *words))
 
     def run(self, program, mode, yields, arguments):
         """Microseconds an exchange, and how many of the processes had a NAPI instance to poll; None where
@@ -83,7 +75,7 @@ def main():
     modes = WAITS if arguments.modes == "waits" else arguments.modes
     cases = [(mode, int(yields)) for yields in arguments.yields.split(",") for mode in modes.split(",")]
     found = {case: [] for case in cases}
-    with Lab(arguments) as lab:
+    with FlatLab(arguments) as lab:
         for _ in range(arguments.rounds):
             for case in cases:
                 found[case].append(lab.run(program, *case, arguments))

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from labs import MPICH_UCX, Lab
+from labs import MPICH_UCX, BenchLab
 
 JOB_HOSTS = 4
 CASE = "allreduce:8"
@@ -63,7 +63,7 @@ def running(lab, member, *words):
 
 
 def status(lab):
-    return json.loads(lab.output("h0", lab.program.resolve(), "status", "--json"))
+    return json.loads(lab.output("h0", lab.program, "status", "--json"))
 
 
 def refused(lab):
@@ -76,7 +76,7 @@ def measure_flood(programs, arguments):
     """Rows of calls before and during each flood, and how many packets the node threw away meanwhile."""
     rows = []
     for node, options in NODES.items():
-        with Lab(JOB_HOSTS + 2, arguments, options) as lab:
+        with BenchLab(JOB_HOSTS + 2, arguments, options) as lab:
             host, port = status(lab)["nodes"][0]["registration"]["address"]["tcp"].rsplit(":", 1)
             idle = lab.output(IDLE, "hostname", "-I").split()[0]
             to_node, to_idle = (host, port), (idle, str(IDLE_PORT))
@@ -102,7 +102,7 @@ def measure(lab, flood, programs, arguments):
     before = refused(lab)
     with contextlib.ExitStack() as stack:
         if flood is not None:
-            stack.enter_context(running(lab, SENDER, SENDER_PROGRAM, *flood, str(lab.program.resolve())))
+            stack.enter_context(running(lab, SENDER, SENDER_PROGRAM, *flood, lab.program))
             time.sleep(0.2)
         line, = lab.lines("flood", method, JOB_HOSTS, [CASE], programs, arguments)
     # A node tells its counts every second.

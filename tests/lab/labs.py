@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+from lab import Lab
+
 HERE = pathlib.Path(__file__).resolve().parent
 
 # Each method: MPI, whether it is plain, and variables beside those of the lab. Plain MPIs are tuned: TCP
@@ -77,28 +79,20 @@ def start(words, environment=None):
                             env={**os.environ, **(environment or {})})
 
 
-class Lab:
-    """A lab of this run's own."""
+class BenchLab(Lab):
+    """A lab to measure on."""
 
     made = 0
 
     def __init__(self, hosts, arguments, options=()):
-        self.program = arguments.tributary
-        self.name = f"bench-{os.getpid()}-{Lab.made}"
-        Lab.made += 1
-        words = [self.program, "lab", "up", "--name", self.name, "--hosts", str(hosts),
-                 "--hosts-per-leaf", str(arguments.hosts_per_leaf), "--nodes", arguments.nodes,
-                 "--node-spin", str(arguments.node_spin)]
-        words += [*options] if "--loss" in options else ["--loss", arguments.loss, *options]
+        name = f"bench-{os.getpid()}-{BenchLab.made}"
+        BenchLab.made += 1
+        words = ["--hosts", hosts, "--nodes", arguments.nodes, "--node-spin", arguments.node_spin, *options]
+        for option, value in {"--hosts-per-leaf": arguments.hosts_per_leaf, "--loss": arguments.loss}.items():
+            words += [] if option in options else [option, value]
         if arguments.rate:
             words += ["--rate", arguments.rate]
-        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        subprocess.run([self.program, "lab", "down", "--name", self.name], check=False)
+        super().__init__(arguments.tributary, name, *words)
 
     def run(self, method, hosts, cases, programs, arguments):
         """Microseconds by case; ends this program if the run fails."""
@@ -107,19 +101,17 @@ class Lab:
         lines = self.lines(method, (mpi, is_plain, environment), hosts, words, programs, arguments)
         return {(line["operation"], line["bytes"]): line["median_us"] for line in lines}
 
-    def words(self, method, hosts, cases, programs, arguments):
+    def measuring(self, method, hosts, cases, programs, arguments):
         """The command that runs the program on the lab's first hosts."""
         mpi, is_plain, _ = method
-        words = [self.program, "lab", "run", "--name", self.name]
-        words += ["--plain"] if is_plain else []
-        words += ["--", arguments.venvs.resolve() / mpi / "bin/mpirun", "-n", str(hosts),
-                  programs[mpi]]
-        return words + cases
+        launcher = arguments.venvs.resolve() / mpi / "bin/mpirun"
+        plain = ["--plain"] if is_plain else []
+        return self.words("run", *plain, "--", launcher, "-n", hosts, programs[mpi], *cases)
 
     def at_once(self, jobs, method, programs, arguments):
         """Medians of `jobs` jobs of two hosts each, through one node, while all of them ran."""
         cases = ["allreduce:8"] * GROUPS_CASES
-        words = self.words(method, 2, cases, programs, arguments)
+        words = self.measuring(method, 2, cases, programs, arguments)
         # The node needs a core too.
         running = [start(words, {**waiting(2 * jobs + 1), **method[2]}) for _ in range(jobs)]
         outputs = finish(f"{jobs} groups at once", running, arguments.timeout)
@@ -131,7 +123,7 @@ class Lab:
     def lines(self, title, method, hosts, cases, programs, arguments):
         """Runs the program on the lab's hosts; its figures, one mapping a case."""
         mpi, is_plain, environment = method
-        words = self.words(method, hosts, cases, programs, arguments)
+        words = self.measuring(method, hosts, cases, programs, arguments)
         # The node needs a core too, where everything goes through it.
         processes = hosts + (environment.get("TRIBUTARY_BETWEEN_HOSTS") == "tree")
         running = start(words, {**waiting(processes), **ALL_LENGTHS, **environment})
@@ -157,11 +149,3 @@ class Lab:
         return self.output("leaf0-an", "sh", "-c", "for it in /proc/[0-9]*; do "
                            "[ \"$(readlink $it/ns/net)\" = \"$(readlink /proc/self/ns/net)\" ] && "
                            f"grep -qz '^node$' $it/cmdline && {command}; done; true")
-
-    def on(self, member, *words):
-        """The command that runs a command on a member."""
-        return [self.program, "lab", "exec", "--name", self.name, member, "--", *words]
-
-    def output(self, member, *words):
-        """What a command on a member prints."""
-        return subprocess.run(self.on(member, *words), check=True, text=True, capture_output=True).stdout

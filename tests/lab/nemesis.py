@@ -81,7 +81,7 @@ def parse_arguments():
     return parser.parse_args()
 
 
-class Lab(soak.Lab):
+class NemesisLab(soak.SoakLab):
     """A lab whose daemons are this run's own."""
 
     def __init__(self, arguments, log):
@@ -98,7 +98,7 @@ class Lab(soak.Lab):
 
     def drain(self, node):
         """Drains a node, as soon as there is a manager that knows it."""
-        words = [self.program, "lab", "exec", "--name", self.name, "h0", "--", self.program, "drain", node]
+        words = self.on("h0", self.program, "drain", node)
         for _ in range(100):
             if subprocess.run(words, check=False, capture_output=True).returncode == 0:
                 return
@@ -192,15 +192,14 @@ class Nemesis:
 
 def start_program(lab, program, folder, arguments):
     ranks = arguments.hosts * arguments.ranks_per_host
-    words = [lab.program, "lab", "run", "--name", lab.name, "--ranks-per-host", arguments.ranks_per_host, "--report",
-             folder / "report.json", "--", arguments.venvs.resolve() / arguments.mpi / "bin/mpirun", "-n", ranks,
-             program, "--operations", "1e18", "--seconds", arguments.seconds, "--depth", arguments.depth,
-             "--pause-ms", arguments.pause_ms, "--seed", arguments.seed, "--watchdog", int(arguments.seconds) + 120,
-             "--ends", folder / "ends"]
+    words = lab.words(
+        "run", "--ranks-per-host", arguments.ranks_per_host, "--report", folder / "report.json", "--",
+        arguments.venvs.resolve() / arguments.mpi / "bin/mpirun", "-n", ranks, program, "--operations", "1e18",
+        "--seconds", arguments.seconds, "--depth", arguments.depth, "--pause-ms", arguments.pause_ms,
+        "--seed", arguments.seed, "--watchdog", int(arguments.seconds) + 120, "--ends", folder / "ends")
     environment = {**os.environ, "TRIBUTARY_CHANNEL": arguments.channel, "TRIBUTARY_BETWEEN_HOSTS": "tree"}
     output = open(folder / "output", "w", encoding="utf-8")
-    return subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                            env=environment)
+    return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment)
 
 
 def await_rounds(folder, program, rounds):
@@ -307,7 +306,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="tributary-nemesis-") as temporary:
         folder = pathlib.Path(temporary)
         log = open(arguments.keep_log or folder / "log", "w", encoding="utf-8")
-        with Lab(arguments, log) as lab:
+        with NemesisLab(arguments, log) as lab:
             running = start_program(lab, program, folder, arguments)
             await_rounds(folder, running, 20)
             nemesis = Nemesis(lab, arguments)

@@ -21,6 +21,7 @@ import threading
 import time
 
 from daemons import Daemon
+from lab import Lab
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -120,35 +121,17 @@ def environment(arguments):
     return {**os.environ, **settings}
 
 
-class Lab:
-    """A lab of this run's own."""
+class SoakLab(Lab):
+    """A lab whose daemons are looked at."""
 
     def __init__(self, arguments, purpose, options=()):
-        self.program = str(arguments.tributary.resolve())
-        self.name = f"{purpose}-{os.getpid()}"
-        code = subprocess.run(
-            [self.program, "lab", "up", "--name", self.name, "--hosts", str(arguments.hosts),
-             "--hosts-per-leaf", str(arguments.hosts_per_leaf), *options],
-            check=False, stdout=subprocess.DEVNULL).returncode
-        if code != 0:
-            sys.exit(code)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        subprocess.run([self.program, "lab", "down", "--name", self.name], check=False)
-
-    def output(self, member, *words):
-        return subprocess.run([self.program, "lab", "exec", "--name", self.name, member, "--",
-                               *words], check=True, capture_output=True, text=True).stdout
+        super().__init__(arguments.tributary, f"{purpose}-{os.getpid()}", "--hosts", arguments.hosts,
+                         "--hosts-per-leaf", arguments.hosts_per_leaf, *options)
 
     def members(self):
         """What the lab says of each member."""
-        plan = json.loads(subprocess.run(
-            [self.program, "lab", "status", "--name", self.name, "--json"], check=True,
-            capture_output=True, text=True).stdout)
-        return plan["members"]
+        plan = subprocess.run(self.words("status", "--json"), check=True, capture_output=True, text=True).stdout
+        return json.loads(plan)["members"]
 
     def daemons(self):
         """KiB and descriptors of every daemon, by member."""
@@ -167,18 +150,17 @@ class Lab:
         ranks = arguments.hosts * arguments.ranks_per_host
         with tempfile.TemporaryDirectory(prefix="tributary-soak-") as folder:
             report = pathlib.Path(folder) / "report.json"
-            command = [
-                self.program, "lab", "run", "--name", self.name,
-                "--ranks-per-host", str(arguments.ranks_per_host), "--report", report, "--",
-                arguments.venvs.resolve() / arguments.mpi / "bin/mpirun", "-n", str(ranks), program,
-                "--operations", str(arguments.operations), "--seconds", str(arguments.seconds),
-                "--depth", str(arguments.depth), "--first-round", str(first_round),
-                "--seed", str(arguments.seed), "--watchdog", str(int(arguments.seconds) + 600)]
+            command = self.words(
+                "run", "--ranks-per-host", arguments.ranks_per_host, "--report", report, "--",
+                arguments.venvs.resolve() / arguments.mpi / "bin/mpirun", "-n", ranks, program,
+                "--operations", arguments.operations, "--seconds", arguments.seconds,
+                "--depth", arguments.depth, "--first-round", first_round,
+                "--seed", arguments.seed, "--watchdog", int(arguments.seconds) + 600)
             # Standard error passes through; standard output is a file, as launchers may block on pipes.
             with open(pathlib.Path(folder) / "output", "w+", encoding="utf-8") as output:
                 try:
                     code = subprocess.run(
-                        [str(word) for word in command], check=False, stdout=output,
+                        command, check=False, stdout=output,
                         stdin=subprocess.DEVNULL, timeout=arguments.seconds + 900,
                         env=environment(arguments)).returncode
                 except subprocess.TimeoutExpired:
@@ -276,7 +258,7 @@ def main():
                *(["--node-kernel"] if arguments.node_kernel else [])]
     state = State(arguments)
     left = max(1, arguments.operations - state.kept["operations"])
-    with Lab(arguments, "soak", options) as lab:
+    with SoakLab(arguments, "soak", options) as lab:
         # A short run first, so that the daemons have allocated what they keep.
         short = argparse.Namespace(**{**vars(arguments), "seconds": 2.0, "operations": 2000})
         if lab.run(program, short, 1) is None:

@@ -8,7 +8,7 @@ import statistics
 import sys
 import time
 
-from labs import MPICH_UCX, Lab
+from labs import MPICH_UCX, BenchLab
 
 INPUT_BYTES = 16 << 20
 # Long segments one by one, or a stream; both through the tree.
@@ -76,7 +76,7 @@ def measure_throughput(programs, arguments):
              "TCP loopback": lambda: loopback_rate(socket.SOCK_STREAM),
              "UDP loopback": lambda: loopback_rate(socket.SOCK_DGRAM)}
     found |= {(rate, "machine"): [] for rate in rates}
-    with Lab(arguments.also_hosts, arguments) as lab:
+    with BenchLab(arguments.also_hosts, arguments) as lab:
         for number in range(arguments.rounds):
             print(f"round {number + 1} of {arguments.rounds}: throughput", file=sys.stderr, flush=True)
             for variant, settings in VARIANTS.items():

@@ -62,9 +62,8 @@ def upgrade(lab, folder):
     restarts = Restarts(lab, folder)
     restarts.start()
     path = pathlib.Path(lab.program).parent
-    words = [lab.program, "lab", "exec", "--name", lab.name, "h0", "--", "env", f"PATH={path}:/usr/bin:/bin",
-             SCRIPT, "--seconds", LIMIT, "--restart", restarts.command]
-    ended = subprocess.run([str(word) for word in words], check=False, capture_output=True, text=True, timeout=300)
+    words = lab.on("h0", "env", f"PATH={path}:/usr/bin:/bin", SCRIPT, "--seconds", LIMIT, "--restart", restarts.command)
+    ended = subprocess.run(words, check=False, capture_output=True, text=True, timeout=300)
     return ended, restarts.events
 
 
@@ -75,7 +74,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="tributary-upgrade-") as temporary:
         folder = pathlib.Path(temporary)
         log = open(folder / "log", "w", encoding="utf-8")
-        with nemesis.Lab(arguments, log) as lab:
+        with nemesis.NemesisLab(arguments, log) as lab:
             # The program ends by itself once it has run for so long.
             arguments.seconds = 20.0 + 10 * len(lab.nodes)
             running = nemesis.start_program(lab, program, folder, arguments)
