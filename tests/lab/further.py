@@ -6,7 +6,7 @@ import statistics
 import sys
 from typing import NamedTuple
 
-from labs import MPICH_UCX, OPEN_MPI, Lab
+from labs import MPICH_UCX, OPEN_MPI, BenchLab
 
 # The payload that fits a packet: such a segment goes as a datagram, and its result by multicast.
 PACKET_BYTES = "1388"
@@ -38,6 +38,15 @@ def with_knobs(**settings):
 OPEN_MPI_ALONE = Variant(OPEN_MPI, mpi="openmpi", is_plain=True)
 MPICH_ALONE = Variant(MPICH_UCX, is_plain=True)
 
+
+def nodes(*lab):
+    """A node as a process and inside the kernel, and members past the network stack, beside plain MPI."""
+    by_tree, in_kernel = with_knobs(BETWEEN_HOSTS="tree"), (*lab, "--node-kernel")
+    return {"Open MPI": OPEN_MPI_ALONE._replace(lab=lab), "MPICH, UCX": MPICH_ALONE._replace(lab=lab),
+            "process": by_tree._replace(lab=lab), "kernel": by_tree._replace(lab=in_kernel),
+            "kernel, AF_XDP": with_knobs(BETWEEN_HOSTS="tree", CHANNEL="xdp")._replace(lab=in_kernel)}
+
+
 # Tables: the variants, then the cases.
 ALSO = {
     "paths": ({"Open MPI": OPEN_MPI_ALONE, "MPICH, UCX": MPICH_ALONE,
@@ -67,6 +76,7 @@ ALSO = {
               for loss in ("0", "1")
               for title, variant in (
                   ("MPICH, UCX", MPICH_ALONE), ("chosen", with_knobs()),
+                  ("chosen, avoiding losses", with_knobs(AVOID_LOSSES="all")),
                   ("tree", with_knobs(BETWEEN_HOSTS="tree")),
                   ("tree, datagrams", with_knobs(BETWEEN_HOSTS="tree", PAYLOAD_MAX=PACKET_BYTES,
                                                  OSOS="32")))},
@@ -74,14 +84,10 @@ ALSO = {
     "osos": ({f"{osos} outstanding": with_knobs(PAYLOAD_MAX="256", OSOS=str(osos))
               for osos in (1, 2, 4, 8)},
              ["allreduce:2048"]),
-    # A node as a process and inside the kernel, and members past the network stack, with operations back to back and
-    # apart.
-    "kernel": ({"Open MPI": OPEN_MPI_ALONE, "MPICH, UCX": MPICH_ALONE,
-                "process": with_knobs(BETWEEN_HOSTS="tree"),
-                "kernel": with_knobs(BETWEEN_HOSTS="tree")._replace(lab=("--node-kernel",)),
-                "kernel, AF_XDP": with_knobs(BETWEEN_HOSTS="tree", CHANNEL="xdp")._replace(
-                    lab=("--node-kernel",))},
-               [f"{case}{pattern}" for pattern in ("", ":apart") for case in KERNEL_CASES]),
+    # With operations back to back and apart.
+    "kernel": (nodes(), [f"{case}{pattern}" for pattern in ("", ":apart") for case in KERNEL_CASES]),
+    # Two leaves, and a node above theirs.
+    "levels": (nodes("--hosts-per-leaf", "4"), KERNEL_CASES),
     "overlap": ({"plain MPICH": MPICH_ALONE, "tributary": with_knobs()},
                 ["overlap:8", "overlap:65536"]),
 }
@@ -117,7 +123,7 @@ def measure_on(hosts, table, programs, arguments):
     try:
         for variant in variants.values():
             if variant.lab not in labs:
-                labs[variant.lab] = Lab(hosts, arguments, variant.lab)
+                labs[variant.lab] = BenchLab(hosts, arguments, variant.lab)
         for number in range(arguments.rounds):
             for name, variant in variants.items():
                 print(f"round {number + 1} of {arguments.rounds}: {table}, {hosts} hosts, {name}",
@@ -139,7 +145,7 @@ def measure_groups(programs, arguments):
     """Groups of the same two hosts on one aggregation node: one alone, and four at once."""
     method = ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "tree"})
     found = {1: [], 4: []}
-    with Lab(2, arguments) as lab:
+    with BenchLab(2, arguments) as lab:
         for number in range(arguments.rounds):
             for groups, runs in found.items():
                 print(f"round {number + 1} of {arguments.rounds}: {groups} groups at once",
@@ -156,7 +162,7 @@ def measure_memory(programs, arguments):
     method = ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "tree"})
     rows = []
     for size in (1 << 16, 1 << 20, 1 << 24):
-        with Lab(arguments.also_hosts, arguments) as lab:
+        with BenchLab(arguments.also_hosts, arguments) as lab:
             lab.lines("memory", method, arguments.also_hosts, [f"allreduce:{size}"], programs,
                       arguments)
             rows.append({"table": "memory", "variant": "aggregation node",

@@ -14,6 +14,8 @@ import sys
 import tempfile
 import time
 
+import labs
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 MPI_TESTS = ROOT / "tests/mpi"
@@ -79,6 +81,10 @@ except urllib.error.HTTPError as error:
     print(error.code, error.read().decode())
 """
 
+# Links that lose packets: what goes over direct links as a rule goes through the tree there, once that was seen.
+LOSSY_LAB = ["--hosts", "6", "--hosts-per-leaf", "6", "--single-packets", "--loss", "1"]
+LOSSY_CASE = "allreduce:65536"
+
 # Datagrams, except to one host that drops them: its link goes on over TCP, the others by datagram.
 BLOCKED_LAB = ["--hosts", "4", "--hosts-per-leaf", "2"]
 BLOCKED_HOST = "h1"
@@ -132,6 +138,11 @@ def bounded(words, timeout, environment=None):
         text = error.stdout or b""
         raise Failure(f"took more than {timeout:g} s\n{text.decode(errors='replace')}") from error
     return ended.returncode, ended.stdout
+
+
+def on(name, member, arguments, *words):
+    """The command that runs a command on a member."""
+    return [arguments.tributary, "lab", "exec", "--name", name, member, "--", *words]
 
 
 def lab_up(name, options, arguments):
@@ -201,8 +212,7 @@ def check_kernel(name, program, arguments):
         counts = run_program("mpich", name, 4, 1, program, arguments, environment)
         if world_of(counts)["carriers"] != carrier:
             raise Failure(f"{channel}: carried by {world_of(counts)['carriers']!r}")
-    code, text = bounded([arguments.tributary, "lab", "exec", "--name", name, KERNEL_NODE, "--",
-                          sys.executable, "-c", KERNEL_COUNTS], 60)
+    code, text = bounded(on(name, KERNEL_NODE, arguments, sys.executable, "-c", KERNEL_COUNTS), 60)
     found = dict(line.split() for line in text.splitlines() if line.startswith("tributary_node_kernel_"))
     results, gathered, passed = (int(found.get(f"tributary_node_kernel_{what}_total", 0))
                                  for what in ("results", "gathered", "passed"))
@@ -212,13 +222,23 @@ def check_kernel(name, program, arguments):
             f"{passed} requests passed on")
 
 
+def check_lossy(name, arguments):
+    """Ranks agree that links lose packets, without any setting, and avoid them."""
+    program = [labs.compile_program("mpich", arguments).resolve(), LOSSY_CASE]
+    counts = run_program("mpich", name, 6, 1, program, arguments, 
+                         {"TRIBUTARY_CHANNEL": "auto", "TRIBUTARY_AVOID_LOSSES": "all"})
+    avoiding = world_of(counts).get("avoiding_losses", 0)
+    if counts["direct"] == 0 or avoiding <= counts["direct"]:
+        raise Failure(f"{avoiding} operations avoided losses: {counts}")
+    return f"{counts['direct']} direct, {avoiding} in_tree because links lose packets"
+
+
 def check_plain_http(name, arguments):
     """The manager refuses control over plain HTTP, even with the right token, and serves it over TLS."""
-    in_host = [arguments.tributary, "lab", "exec", "--name", name, "h0", "--"]
-    code, text = bounded([*in_host, sys.executable, "-c", PLAIN_HTTP], arguments.timeout)
+    code, text = bounded(on(name, "h0", arguments, sys.executable, "-c", PLAIN_HTTP), arguments.timeout)
     if code != 0 or not text.startswith("400 ") or "tls-required" not in text:
         raise Failure(f"exit code {code}: {text}")
-    code, text = bounded([*in_host, arguments.tributary, "status", "--json"], arguments.timeout)
+    code, text = bounded(on(name, "h0", arguments, arguments.tributary, "status", "--json"), arguments.timeout)
     if code != 0 or "spine-an" not in text:
         raise Failure(f"exit code {code}: {text}")
     return "400 tls-required"
@@ -239,8 +259,7 @@ def check_soak(mpi, arguments):
 
 def check_blocked(name, program, arguments):
     """A host that datagrams do not reach uses TCP, and the report says so."""
-    code, text = bounded([arguments.tributary, "lab", "exec", "--name", name, BLOCKED_HOST, "--",
-                          "nft", BLOCK], 60)
+    code, text = bounded(on(name, BLOCKED_HOST, arguments, "nft", BLOCK), 60)
     if code != 0:
         raise Failure(f"nft: exit code {code}\n{text}")
     environment = {"TRIBUTARY_CHANNEL": "auto", "TRIBUTARY_BETWEEN_HOSTS": "tree"}
@@ -248,8 +267,7 @@ def check_blocked(name, program, arguments):
     carriers = world_of(counts)["carriers"]
     if counts["in_tree"] == 0 or not carriers.startswith(f"udp, but tcp at {BLOCKED_HOST}@"):
         raise Failure(f"carried by {carriers!r}: {counts}")
-    dropped = bounded([arguments.tributary, "lab", "exec", "--name", name, BLOCKED_HOST, "--",
-                       "nft", "list", "table", "inet", "blocked"], 60)[1]
+    dropped = bounded(on(name, BLOCKED_HOST, arguments, "nft", "list", "table", "inet", "blocked"), 60)[1]
     if "counter packets" not in dropped or "packets 0 " in dropped:
         raise Failure(f"no datagram was dropped:\n{dropped}")
     return f"{counts['in_tree']} in_tree, carried by {carriers}"
@@ -257,12 +275,11 @@ def check_blocked(name, program, arguments):
 
 def check_tampered(mpi, name, is_authenticated, program, arguments):
     """Whoever alters a frame of a direct link ends the program, or without codes makes it wrong."""
-    in_host = [arguments.tributary, "lab", "exec", "--name", name, TAMPERED_HOST, "--"]
-    code, text = bounded([*in_host, "nft", TAMPER], 60)
+    code, text = bounded(on(name, TAMPERED_HOST, arguments, "nft", TAMPER), 60)
     if code != 0:
         raise Failure(f"nft: exit code {code}\n{text}")
     code, text = bounded(program_words(mpi, name, 2, 1, program, arguments), arguments.timeout)
-    altered = bounded([*in_host, "nft", "list", "table", "inet", "tampered"], 60)[1]
+    altered = bounded(on(name, TAMPERED_HOST, arguments, "nft", "list", "table", "inet", "tampered"), 60)[1]
     if "counter packets 1 " not in altered:
         raise Failure(f"not one frame was altered:\n{altered}\n{text}")
     is_wrong, is_told = "FAIL collectives" in text, NOT_AUTHENTIC in text
@@ -362,6 +379,7 @@ def main():
     for options in KERNEL_LABS:
         tests.on_lab(options, [
             ("mpich    kernel path", lambda name: check_kernel(name, programs["mpich"], arguments))])
+    tests.on_lab(LOSSY_LAB, [("mpich    lossy links", lambda name: check_lossy(name, arguments))])
     tests.on_lab(BLOCKED_LAB, [
         (f"mpich    no UDP into {BLOCKED_HOST}",
          lambda name: check_blocked(name, programs["mpich"], arguments))])

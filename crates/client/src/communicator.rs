@@ -14,7 +14,7 @@ use crate::operation::{CollectiveError, Operation};
 use crate::prepared::Prepared;
 use crate::progress_hook::ProgressHook;
 use crate::request::{Request, enlist};
-use crate::selection::Path;
+use crate::selection::{Choice, Path};
 use crate::setup::{Ready, Unavailable, set_up};
 use crate::shared::Shared;
 use tributary_inter_host::PairNumber;
@@ -85,10 +85,12 @@ impl Communicator {
     /// this returns; so are the blocks of a reduce-scatter, and the combiner.
     pub unsafe fn run(&self, operation: &Operation) -> Result<(), CollectiveError> {
         let mut engine = self.shared.engine.lock();
+        engine.agree_on_losses()?;
         let gathered = engine.gather_if_needed(operation)?;
         let carried = gathered.as_ref().map_or(*operation, Gathered::operation);
-        let path = engine.path(&carried);
-        self.counters.count_in_turn(operation.collective.kind(), path.kind());
+        let choice = engine.choose(&carried);
+        engine.count(choice);
+        let path = self.counted(operation, choice);
         // SAFETY: as the caller of this function promises; what is gathered has memory of its own.
         unsafe { engine.run(&carried, path) }?;
         drop(engine);
@@ -231,8 +233,8 @@ impl Communicator {
         self.shared.engine.share();
         let mut engine = self.shared.engine.lock();
         let (carried, state) = engine.carried(operation)?;
-        let path = engine.path(&carried);
-        self.counters.count_in_turn(operation.collective.kind(), path.kind());
+        let choice = engine.choose(&carried);
+        let path = self.counted(&operation, choice);
         engine.start(carried, path, Arc::clone(&state))?;
         let needs_driving = engine.needs_driving();
         drop(engine);
@@ -300,6 +302,16 @@ impl Communicator {
     pub fn path(&self, operation: &Operation) -> Path {
         let mut engine = self.shared.engine.lock();
         engine.path_of_blocking(operation)
+    }
+
+    /// Counts an operation that is about to run. The caller has the engine, so nobody else counts. Returns its path.
+    fn counted(&self, operation: &Operation, choice: Choice) -> Path {
+        let Choice { path, avoids_losses, .. } = choice;
+        self.counters.count_in_turn(operation.collective.kind(), path.kind());
+        if avoids_losses {
+            self.counters.count_avoiding_losses();
+        }
+        path
     }
 
     /// Counts an operation that took the fast path. The caller has the engine, so nobody else counts.

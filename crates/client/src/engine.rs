@@ -12,7 +12,8 @@ use crate::operation::{CollectiveError, Operation};
 use crate::placement::Placement;
 use crate::progress_hook::{ProgressHook, Verdict};
 use crate::request_state::RequestState;
-use crate::selection::{Path, Selection};
+use crate::selection::{Choice, Path, Selection};
+use losses::LossWatch;
 use multi_leader::MultiLeader;
 use plan::{Plan, PlanContext, Stage, plan, shm_action};
 use prepared::PreparedOperation;
@@ -31,6 +32,7 @@ mod failures;
 mod gathered;
 mod late;
 mod local;
+mod losses;
 mod methods;
 mod multi_leader;
 mod outcome;
@@ -75,6 +77,7 @@ pub(crate) struct Engine {
     /// The one of them that is under way beside the queue, which is empty then.
     posted: Option<PreparedNumber>,
     failed: Option<CollectiveError>,
+    losses: LossWatch,
     /// Memory of plans, kept from operation to operation.
     scratch: Vec<u8>,
     cuts: Vec<u64>,
@@ -154,6 +157,7 @@ impl Engine {
             prepared: Vec::new(),
             posted: None,
             failed: None,
+            losses: LossWatch::default(),
             scratch: Vec::new(),
             cuts: Vec::new(),
         }
@@ -193,6 +197,16 @@ impl Engine {
     /// The path that an operation takes.
     pub(crate) fn path(&mut self, operation: &Operation) -> Path {
         self.selection.path(operation)
+    }
+
+    /// The path that an operation takes, and why.
+    pub(crate) fn choose(&mut self, operation: &Operation) -> Choice {
+        self.selection.choose(operation)
+    }
+
+    /// Counts a blocking operation that is about to run.
+    pub(crate) fn count(&mut self, choice: Choice) {
+        self.selection.count(choice);
     }
 
     /// Runs an operation to its end; operations started earlier come first.

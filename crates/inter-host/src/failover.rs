@@ -56,6 +56,8 @@ pub struct FailoverTree {
     /// The operation was completed when nobody asked.
     is_over: bool,
     counters: Option<Arc<Counters>>,
+    /// Whether links lose packets.
+    is_lossy: bool,
     /// Why there is no going on, and the host at fault if it is known.
     failed: Option<(Abort, Option<usize>)>,
 }
@@ -86,7 +88,15 @@ impl FailoverTree {
     #[must_use]
     pub fn without_means(member: TreeMember) -> Self {
         let state = State::InTree(Box::new(member));
-        Self { state, means: None, substitute: None, is_over: false, counters: None, failed: None }
+        Self {
+            state,
+            means: None,
+            substitute: None,
+            is_over: false,
+            counters: None,
+            is_lossy: false,
+            failed: None,
+        }
     }
 
     /// A place in a tree, and links that take over when it is lost. `alarm` tells when that is looked for.
@@ -115,6 +125,14 @@ impl FailoverTree {
             member.report_multicasts_to(Arc::clone(&counters));
         }
         self.counters = Some(counters);
+    }
+
+    /// Notes that links lose packets, or do not any more. All leaders do so between the same two operations.
+    pub fn expect_losses(&mut self, is_lossy: bool) {
+        self.is_lossy = is_lossy;
+        if let State::InTree(member) = &mut self.state {
+            member.expect_losses(is_lossy);
+        }
     }
 
     /// Starts to stream a vector of which nothing may be sent yet; [`Self::make_ready`] says what may.
@@ -352,6 +370,7 @@ impl FailoverTree {
             counters.count_tree_regained();
             member.report_multicasts_to(Arc::clone(counters));
         }
+        member.expect_losses(self.is_lossy);
         let started = match self.substitute.take() {
             None => Ok(()),
             // SAFETY: the operation runs, and its buffers are its own until the engine learns that it is

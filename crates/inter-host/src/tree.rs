@@ -16,7 +16,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tributary_algorithms::Collective;
-use tributary_protocol::endpoint::{Endpoint, Event, OperationSpec, Patience, StartError};
+use tributary_protocol::endpoint::{
+    Endpoint, Event, OperationSpec, Patience, ShortVectors, StartError,
+};
 use tributary_protocol::failover::{Cut, Standing};
 use tributary_protocol::{Reachability, Time};
 use tributary_transport::{Link, Sent, WakeSources, wait, wait_with_datagrams};
@@ -70,6 +72,8 @@ pub struct TreeMember {
     counters: Option<Arc<Counters>>,
     /// Results of reductions go to an external receiver besides.
     has_external_receiver: bool,
+    /// How short vectors are cut where no packets are lost.
+    short_vectors: Option<ShortVectors>,
 }
 
 // SAFETY: the pointers are followed only while an operation runs, whose buffers its caller has

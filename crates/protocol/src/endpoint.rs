@@ -219,6 +219,12 @@ impl Endpoint {
         self.short_vectors = Some(short);
     }
 
+    /// Cuts short vectors otherwise from the next operation on; none as they come. All members of a group do so
+    /// between the same two operations.
+    pub fn recut_short_vectors(&mut self, short: Option<ShortVectors>) {
+        self.short_vectors = short;
+    }
+
     /// Starts an operation. Every member starts the same ones in the same order.
     ///
     /// # Errors

@@ -23,6 +23,8 @@ pub struct Counters {
     /// Segments whose results its counting rank's host received by multicast.
     multicast_results: AtomicU64,
     failovers: [AtomicU64; 3],
+    /// Operations that took the tree because links lose packets.
+    avoiding_losses: AtomicU64,
 }
 
 /// What its set-up left to say.
@@ -78,6 +80,12 @@ impl Counters {
     /// An operation went over direct links because there was no tree.
     pub fn count_substitute(&self) {
         self.count_failover(2);
+    }
+
+    /// An operation goes through the tree, cut into packets, because links lose some.
+    pub fn count_avoiding_losses(&self) {
+        // Relaxed: a statistic, read after the last operation.
+        self.avoiding_losses.fetch_add(1, Ordering::Relaxed);
     }
 
     fn count_failover(&self, which: usize) {
@@ -145,6 +153,7 @@ impl Counters {
             memory: notes.memory,
             multicast_results: self.multicast_results.load(Ordering::Relaxed),
             failovers: Failovers { lost, regained, substitutes },
+            avoiding_losses: self.avoiding_losses.load(Ordering::Relaxed),
             collectives,
         }
     }
@@ -209,6 +218,7 @@ impl CounterRegistry {
             notes: OnceLock::new(),
             multicast_results: AtomicU64::new(0),
             failovers: Default::default(),
+            avoiding_losses: AtomicU64::new(0),
         });
         if counts {
             self.entries.lock().unwrap_or_else(PoisonError::into_inner).enter(&counters);

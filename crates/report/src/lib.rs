@@ -81,6 +81,10 @@ pub struct CommunicatorReport {
     /// What became of its tree.
     #[serde(default, skip_serializing_if = "Failovers::is_empty")]
     pub failovers: Failovers,
+    /// Operations that went through the tree, cut into packets, because links between hosts lose some. They are counted
+    /// as `in_tree`, too.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub avoiding_losses: u64,
     /// Its counts.
     pub collectives: BTreeMap<CollectiveKind, Counts>,
 }
@@ -173,6 +177,10 @@ impl fmt::Display for Report {
                      {substitutes} operations over direct links meanwhile"
                 )?;
             }
+            if communicator.avoiding_losses > 0 {
+                let count = communicator.avoiding_losses;
+                writeln!(f, "    {count} operations through the tree because links lose packets")?;
+            }
             if !memory.is_empty() {
                 writeln!(f, "    inside hosts: {memory}")?;
             }
@@ -224,6 +232,7 @@ impl Report {
             Some(known) => {
                 known.communicators += communicator.communicators;
                 known.multicast_results += communicator.multicast_results;
+                known.avoiding_losses += communicator.avoiding_losses;
                 known.failovers.add(&communicator.failovers);
                 for (kind, counts) in &communicator.collectives {
                     known.collectives.entry(*kind).or_default().add(counts);

@@ -77,6 +77,22 @@ impl Choice for Fallback {
     const NAMED: &[(&str, Self)] = &[("direct", Self::Direct), ("mpi", Self::Mpi)];
 }
 
+/// Which operations avoid links that lose packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AvoidLosses {
+    /// Those whose result is the same in whatever order values are combined.
+    Exact,
+    /// All.
+    All,
+    /// None.
+    Off,
+}
+
+impl Choice for AvoidLosses {
+    const NAMED: &[(&str, Self)] =
+        &[("exact", Self::Exact), ("all", Self::All), ("off", Self::Off)];
+}
+
 impl Choice for AlgorithmChoice {
     const NAMED: &[(&str, Self)] = AlgorithmChoice::NAMED;
 }

@@ -139,6 +139,16 @@ pub const FALLBACK: Knob = Knob {
     help: "what carries operations between hosts where the manager refuses a group: host algorithms \
            over direct links, or the underlying MPI",
 };
+/// Which operations avoid links that lose packets.
+pub const AVOID_LOSSES: Knob = Knob {
+    name: "TRIBUTARY_AVOID_LOSSES",
+    default: "exact",
+    unit: "",
+    allowed: "exact, all, off",
+    help: "which operations go through the tree, cut into packets, where direct links lose some: those \
+           whose result does not depend on the order in which values are combined (exact), all, or none; \
+           with all, sums of floats may differ from run to run",
+};
 /// Host algorithm over direct links.
 pub const DIRECT_ALGORITHM: Knob = Knob {
     name: "TRIBUTARY_DIRECT_ALGORITHM",
@@ -399,6 +409,7 @@ pub const KNOBS: &[&Knob] = &[
     &CHANNEL,
     &BETWEEN_HOSTS,
     &FALLBACK,
+    &AVOID_LOSSES,
     &DIRECT_ALGORITHM,
     &SOCKETS,
     &LEADERS,

@@ -16,7 +16,8 @@ use tributary_tuning::AlgorithmChoice;
 use tributary_wire::StreamTerms;
 
 pub use self::choice::{
-    BetweenHosts, ChannelChoice, Fallback, SharpFailure, Switch, TransportChoice, WaitChoice,
+    AvoidLosses, BetweenHosts, ChannelChoice, Fallback, SharpFailure, Switch, TransportChoice,
+    WaitChoice,
 };
 pub use self::error::SettingError;
 use self::reader::Reader;
@@ -51,6 +52,8 @@ pub struct Settings {
     pub between_hosts: BetweenHosts,
     /// What carries operations between hosts where the manager refuses a group.
     pub fallback: Fallback,
+    /// Which operations avoid links that lose packets.
+    pub avoid_losses: AvoidLosses,
     /// Host algorithm between hosts.
     pub direct_algorithm: AlgorithmChoice,
     /// Parts of each host with a leader of their own between hosts; none: the kernel's sockets.
@@ -137,6 +140,7 @@ impl Settings {
             transport: read.choice(&knobs::TRANSPORT)?,
             between_hosts: read.choice(&knobs::BETWEEN_HOSTS)?,
             fallback: read.choice(&knobs::FALLBACK)?,
+            avoid_losses: read.choice(&knobs::AVOID_LOSSES)?,
             direct_algorithm: read.choice(&knobs::DIRECT_ALGORITHM)?,
             sockets: read.number_unless(&knobs::SOCKETS, "kernel", 1..=64)?,
             leaders: read.number_unless(&knobs::LEADERS, "auto", 1..=LEADERS_MAX)?,

@@ -46,6 +46,10 @@ fn row(communicator: &CommunicatorReport, kind: CollectiveKind, counts: &Counts)
     if counts.direct > 0 && !communicator.note.is_empty() {
         reasons.push(format!("no tree: {}", communicator.note));
     }
+    if counts.in_tree > 0 && communicator.avoiding_losses > 0 {
+        let count = communicator.avoiding_losses;
+        reasons.push(format!("{count} of all in the tree because links lose packets"));
+    }
     if !communicator.memory.is_empty() {
         reasons.push(communicator.memory.clone());
     }
@@ -87,6 +91,7 @@ mod tests {
             memory: "staged".into(),
             multicast_results: 0,
             failovers: Failovers::default(),
+            avoiding_losses: 0,
             collectives: [(CollectiveKind::Reduce, counts)].into(),
         };
         let mut report = Report::default();

@@ -7,6 +7,7 @@ use tributary_wire::host::kernel_of;
 
 use super::built_in;
 use super::limits::AskedLimits;
+use super::losses::Avoided;
 use super::model::Model;
 use super::table::Table;
 use tributary_settings::{BetweenHosts, Fallback, LEADERS_MAX, Settings};
@@ -31,6 +32,8 @@ pub(crate) struct Decision {
     pub(crate) stream_min_bytes: Option<u64>,
     /// Up to what length the collectives are taken of which MPI does longer ones faster.
     pub(super) limits: AskedLimits,
+    /// Which operations avoid links that lose packets.
+    pub(super) avoided: Avoided,
 }
 
 /// What a decision rests on.
@@ -111,6 +114,7 @@ impl Decision {
             sub_partitions: settings.sub_partitions,
             stream_min_bytes: settings.stream_min_bytes,
             limits: AskedLimits::of(settings),
+            avoided: settings.avoid_losses.into(),
         }
     }
 

@@ -13,6 +13,7 @@ mod built_in;
 mod decision;
 pub mod explain;
 mod limits;
+mod losses;
 mod model;
 mod table;
 
@@ -22,8 +23,10 @@ use tributary_algorithms::{Algorithm, CollectiveKind};
 use tributary_tuning::Method;
 
 use crate::operation::Operation;
+use decision::Basis;
 pub(crate) use decision::{Decision, Hosts};
 pub(crate) use limits::Limits;
+use losses::{Avoided, Losses};
 use model::Model;
 use table::Table;
 use tributary_report::PathKind;
@@ -79,6 +82,16 @@ impl Path {
     }
 }
 
+/// What carries an operation, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) path: Path,
+    /// It goes over direct links, unless they lose packets.
+    pub(crate) is_avoidable: bool,
+    /// It goes through the tree because links lose packets.
+    pub(crate) avoids_losses: bool,
+}
+
 /// The answers of one communicator.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
@@ -98,6 +111,9 @@ pub(crate) struct Selection {
     gathers_scans: bool,
     limits: Limits,
     recent: Recent,
+    /// Whether links lose packets; none where that changes no path.
+    losses: Option<Losses>,
+    avoided: Avoided,
 }
 
 /// The last few answers.
@@ -151,6 +167,9 @@ impl Selection {
             gathers_scans: !is_in_host_order,
             limits: Limits::default(),
             recent: Recent::default(),
+            losses: (tree && direct_leaders > 0 && decision.basis == Basis::BuiltIn)
+                .then(Losses::default),
+            avoided: decision.avoided,
         };
         let gathered = selection.gathers_scans.then_some(ranks);
         selection.limits = asked.settle(gathered, |kind| selection.times_in_tree(kind));
@@ -171,6 +190,28 @@ impl Selection {
 
     /// The path of an operation.
     pub(crate) fn path(&mut self, operation: &Operation) -> Path {
+        self.choose(operation).path
+    }
+
+    /// The path of an operation, and whether it is another one than where links lose nothing.
+    pub(crate) fn choose(&mut self, operation: &Operation) -> Choice {
+        let usual = self.usual_path(operation);
+        let is_direct = usual.method() == Some(Method::Direct);
+        let is_avoidable = is_direct && self.losses.is_some() && self.avoided.has(operation);
+        let avoids_losses = is_avoidable && self.expects_losses();
+        let path = if avoids_losses { Path::Tree } else { usual };
+        Choice { path, is_avoidable, avoids_losses }
+    }
+
+    /// Counts a blocking operation that runs: by such counts the ranks know when to ask each other for losses.
+    pub(crate) fn count(&mut self, choice: Choice) {
+        if let Some(losses) = self.losses.as_mut().filter(|_| choice.is_avoidable) {
+            losses.count();
+        }
+    }
+
+    /// The path of an operation where links lose nothing.
+    fn usual_path(&mut self, operation: &Operation) -> Path {
         let question = Question {
             kind: self.carried_as(operation.collective.kind()),
             elements: operation.elements,
@@ -186,6 +227,23 @@ impl Selection {
         let path = self.answer(&question, default_method);
         self.recent.remember(question, path);
         path
+    }
+
+    /// Whether all ranks are to ask each other now how many packets were lost.
+    pub(crate) fn asks_for_losses(&self) -> bool {
+        self.losses.is_some_and(Losses::is_due)
+    }
+
+    /// Takes how many packets all ranks have sent again since they last asked.
+    pub(crate) fn note_losses(&mut self, lost: u64) {
+        if let Some(losses) = &mut self.losses {
+            losses.on_answer(lost);
+        }
+    }
+
+    /// Whether links are expected to lose packets.
+    pub(crate) fn expects_losses(&self) -> bool {
+        self.losses.is_some_and(Losses::are_expected)
     }
 
     /// Whether leaders of different hosts are joined directly.

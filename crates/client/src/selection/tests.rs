@@ -143,3 +143,72 @@ fn leaders_are_what_the_user_said_as_far_as_there_are_any() {
     assert_eq!([1, 2, 100].map(|elements| design(&allreduce(elements))), [(1, 1), (2, 1), (3, 8)]);
     assert_eq!(design(&Operation::BARRIER), (1, 1));
 }
+
+/// The path of a blocking operation, which runs.
+fn counted(selection: &mut Selection, operation: &Operation) -> Path {
+    let choice = selection.choose(operation);
+    selection.count(choice);
+    choice.path
+}
+
+#[test]
+fn where_packets_are_lost_the_tree_carries_what_links_would() {
+    let opened =
+        Opened { tree: true, direct_leaders: 1, hosts: 8, ranks: 8, is_in_host_order: true };
+    let all = ("TRIBUTARY_AVOID_LOSSES", "all");
+    let mut selection = Selection::between_hosts(decision(8, &[MANAGER, all]), opened);
+    let (short, long, longest) = (allreduce(2), allreduce(16 << 10), allreduce(1 << 20));
+    let direct = Some(Method::Direct);
+    let mut operations = 0;
+    while !selection.asks_for_losses() {
+        assert_eq!(counted(&mut selection, &short), Path::Tree);
+        assert_eq!(counted(&mut selection, &long).method(), direct);
+        operations += 1;
+    }
+    assert_eq!(operations, 16, "only those over links count");
+    selection.note_losses(1000);
+    let choice = selection.choose(&long);
+    assert_eq!((choice.path, choice.avoids_losses), (Path::Tree, true));
+    let choice = selection.choose(&short);
+    assert_eq!((choice.path, choice.avoids_losses), (Path::Tree, false));
+    assert_eq!(selection.path(&longest).method(), direct);
+    let parts = Operation { collective: tributary_algorithms::Collective::Allgather, ..long };
+    assert_eq!(selection.path(&parts).method(), direct);
+    while selection.expects_losses() {
+        counted(&mut selection, &long);
+    }
+    assert_eq!(selection.path(&long).method(), direct, "links are tried again");
+}
+
+#[test]
+fn sums_of_floats_keep_their_order_where_packets_are_lost() {
+    let opened =
+        Opened { tree: true, direct_leaders: 1, hosts: 8, ranks: 8, is_in_host_order: true };
+    let mut selection = Selection::between_hosts(decision(8, &[MANAGER]), opened);
+    let floats = allreduce(16 << 10);
+    (0..1000).for_each(|_| _ = counted(&mut selection, &floats));
+    assert!(!selection.asks_for_losses(), "whoever changes nothing asks nothing");
+    let integers = Operation { datatype: Datatype::I32, ..floats };
+    (0..16).for_each(|_| _ = counted(&mut selection, &integers));
+    assert!(selection.asks_for_losses());
+    selection.note_losses(1000);
+    assert_eq!(selection.path(&integers), Path::Tree);
+    assert_ne!(selection.path(&floats), Path::Tree);
+}
+
+#[test]
+fn who_names_a_path_or_has_measured_it_keeps_it_where_packets_are_lost() {
+    let asks = |selection: &mut Selection| {
+        let integers = Operation { datatype: Datatype::I32, ..allreduce(16 << 10) };
+        (0..1000).for_each(|_| _ = counted(selection, &integers));
+        selection.asks_for_losses()
+    };
+    let opened =
+        Opened { tree: true, direct_leaders: 1, hosts: 8, ranks: 8, is_in_host_order: true };
+    let named = decision(8, &[MANAGER, ("TRIBUTARY_BETWEEN_HOSTS", "direct")]);
+    assert!(!asks(&mut Selection::between_hosts(named, Opened { tree: false, ..opened })));
+    assert!(!asks(&mut selection(&[rule(1, Method::Direct, 1)], &[MANAGER], true, 1)));
+    let off = decision(8, &[MANAGER, ("TRIBUTARY_AVOID_LOSSES", "off")]);
+    assert!(!asks(&mut Selection::between_hosts(off, opened)));
+    assert!(asks(&mut Selection::between_hosts(decision(8, &[MANAGER]), opened)));
+}

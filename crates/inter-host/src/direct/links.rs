@@ -63,6 +63,12 @@ impl DirectLinks {
         self.hosts
     }
 
+    /// Segments of TCP that this host has sent again, over the links that are there now.
+    #[must_use]
+    pub fn retransmissions(&self) -> u64 {
+        self.peers.retransmissions()
+    }
+
     /// Whether an operation is under way.
     #[must_use]
     pub fn is_running(&self) -> bool {

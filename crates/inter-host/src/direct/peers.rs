@@ -51,6 +51,12 @@ pub(super) struct Peers {
 }
 
 impl Peers {
+    /// Segments that the kernel has sent again over the links that are there.
+    pub(super) fn retransmissions(&self) -> u64 {
+        let links = self.peers.iter().filter_map(|peer| peer.link.as_ref());
+        links.map(|link| u64::from(link.retransmissions())).sum()
+    }
+
     pub(super) fn new(
         me: u32,
         identity: Identity,

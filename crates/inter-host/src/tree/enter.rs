@@ -23,8 +23,16 @@ const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where results are multicast: vectors that are cut into whole packets. 8 hosts of a lab, us by
 /// datagram in such segments and over TCP in one: 4 KiB 99 and 147, 16 KiB 254 and 168.
-const SHORT_VECTORS: ShortVectors =
-    ShortVectors { vector_max_bytes: 8 << 10, segment_max_bytes: WHOLE_PAYLOAD_BYTES };
+const SHORT_VECTORS: ShortVectors = ShortVectors {
+    vector_max_bytes: 8 << 10,
+    segment_max_bytes: WHOLE_PAYLOAD_BYTES,
+    may_exceed_window: false,
+};
+
+/// Where packets are lost: what is in datagrams is sent again within hundreds of microseconds, and what TCP carries
+/// after milliseconds.
+const LOSSY_VECTORS: ShortVectors =
+    ShortVectors { vector_max_bytes: u64::MAX, may_exceed_window: true, ..SHORT_VECTORS };
 
 /// Why a member could not take its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -82,8 +90,9 @@ impl TreeMember {
         let mut endpoint = Endpoint::new(EndpointConfig::of_grant(group, grant, 1));
         // By the group's terms alone, which are the same for all members. An external receiver knows
         // only the grant's segments.
-        if group.multicast.is_some() && group.external_receiver.is_none() {
-            endpoint.cut_short_vectors(SHORT_VECTORS);
+        let short_vectors = group.multicast.as_ref().map(|_| SHORT_VECTORS);
+        if let (Some(short), None) = (short_vectors, &group.external_receiver) {
+            endpoint.cut_short_vectors(short);
         }
         if let Some(port) = datagrams.as_ref().and_then(Datagrams::port) {
             endpoint.offer_datagrams(
@@ -119,9 +128,20 @@ impl TreeMember {
             is_gone: false,
             counters: None,
             has_external_receiver: group.external_receiver.is_some(),
+            short_vectors,
         };
         member.await_place(&grant.address.tcp)?;
         Ok(member)
+    }
+
+    /// Sends vectors of any length in datagrams from the next operation on, or as ever again. All members do so between
+    /// the same two operations.
+    pub(crate) fn expect_losses(&mut self, is_lossy: bool) {
+        if self.has_external_receiver {
+            return;
+        }
+        let short = if is_lossy { Some(LOSSY_VECTORS) } else { self.short_vectors };
+        self.endpoint.recut_short_vectors(short);
     }
 
     /// Waits until the node at `address` has let the member in, and it is known whether datagrams

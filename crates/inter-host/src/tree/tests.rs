@@ -114,6 +114,7 @@ fn a_node_that_told_why_and_went_is_not_blamed() {
         is_gone: false,
         counters: None,
         has_external_receiver: false,
+        short_vectors: None,
     };
     assert_eq!(member.poll(), Err(abort));
 }

@@ -46,9 +46,10 @@ impl OperationSpec {
 /// once. For a vector of a few packets that outweighs the cost of more frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShortVectors {
-    /// The longest such vector. Vectors that would need more segments than may be in flight are not
-    /// cut so.
+    /// The longest such vector.
     pub vector_max_bytes: u64,
+    /// Whether vectors are cut so that need more segments than may be in flight.
+    pub may_exceed_window: bool,
     /// How long their segments are, at most.
     pub segment_max_bytes: u32,
 }
@@ -58,7 +59,8 @@ impl ShortVectors {
     pub(super) fn include(&self, spec: &OperationSpec, osos: u16) -> bool {
         let len_bytes = spec.elements.saturating_mul(spec.datatype.size_bytes() as u64);
         let in_flight_bytes = u64::from(self.segment_max_bytes) * u64::from(osos);
-        len_bytes <= self.vector_max_bytes.min(in_flight_bytes)
+        len_bytes <= self.vector_max_bytes
+            && (self.may_exceed_window || len_bytes <= in_flight_bytes)
     }
 }
 

@@ -234,7 +234,8 @@ fn short_vectors_go_by_datagram_once_they_are_cut_for_it() {
     let run_cut = |segment_max_bytes| {
         let mut world = World::new(&scenario, multicast(5, 0.02, 0));
         for member in &mut world.members {
-            let short = ShortVectors { vector_max_bytes: 240, segment_max_bytes };
+            let short =
+                ShortVectors { vector_max_bytes: 240, segment_max_bytes, may_exceed_window: false };
             member.endpoint.cut_short_vectors(short);
         }
         world.run();

@@ -144,6 +144,12 @@ impl TcpLink {
         })
     }
 
+    /// Segments that the kernel has sent again so far.
+    #[must_use]
+    pub fn retransmissions(&self) -> u32 {
+        super::sys::retransmissions(self.as_fd())
+    }
+
     /// Authenticates every frame from now on: puts a code made with `key` behind each frame sent,
     /// and fails the link at a received frame without a valid code.
     pub fn authenticate(&mut self, key: AuthenticationKey) {

@@ -1,6 +1,7 @@
 //! System calls for which rustix has no safe function.
 
 use std::ffi::c_int;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::time::Duration;
 
@@ -27,6 +28,26 @@ pub(super) fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> usize {
     // SAFETY: the request only reads the state of the socket, a borrowed and so open descriptor.
     let bytes = unsafe { ioctl(socket, request) };
     bytes.map_or(0, |bytes| usize::try_from(bytes).unwrap_or(0))
+}
+
+/// Segments that a TCP socket has sent again so far: `tcpi_total_retrans` of Linux's tcp.h. Zero for any other socket.
+pub(super) fn retransmissions(socket: BorrowedFd<'_>) -> u32 {
+    let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut len_bytes = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the kernel writes that many bytes at most, and as many as it says, which live until the call has
+    // returned.
+    let outcome = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut len_bytes,
+        )
+    };
+    // SAFETY: it was all zeros, which are a valid value, as are any numbers.
+    let info = unsafe { info.assume_init() };
+    if outcome == 0 { info.tcpi_total_retrans } else { 0 }
 }
 
 /// Sets the maximum retransmission timeout, which otherwise doubles up to 120 s while nothing is acknowledged: behind

@@ -1,0 +1,61 @@
+//! Whether links lose packets: the ranks ask each other, between two blocking operations.
+
+use tributary_algorithms::Collective;
+use tributary_wire::{Datatype, Operator};
+
+use super::Engine;
+use crate::operation::{CollectiveError, Operation};
+use crate::selection::Path;
+
+/// What this rank knows of losses.
+#[derive(Default)]
+pub(super) struct LossWatch {
+    /// Segments that it had sent again when the ranks last asked.
+    seen: u64,
+    /// Whether its tree cuts vectors into packets.
+    is_tree_told: bool,
+}
+
+impl Engine {
+    /// Asks all ranks how many packets were lost, if that is due; and tells the tree what is to be expected. To be
+    /// called before each blocking operation, at all ranks.
+    ///
+    /// # Errors
+    /// As any operation.
+    pub(crate) fn agree_on_losses(&mut self) -> Result<(), CollectiveError> {
+        if self.selection.asks_for_losses() {
+            let sent_again =
+                self.methods.direct.as_ref().map_or(0, |links| links.retransmissions());
+            // A link that was made anew counts from zero.
+            let mine = sent_again.saturating_sub(self.losses.seen);
+            self.losses.seen = sent_again;
+            let lost = self.sum_of(mine)?;
+            self.selection.note_losses(lost);
+        }
+        let are_expected = self.selection.expects_losses();
+        if are_expected != self.losses.is_tree_told {
+            self.losses.is_tree_told = are_expected;
+            if let Some(tree) = &mut self.methods.tree {
+                tree.expect_losses(are_expected);
+            }
+        }
+        Ok(())
+    }
+
+    /// The sum of a number of every rank, through the tree.
+    fn sum_of(&mut self, mine: u64) -> Result<u64, CollectiveError> {
+        let mut sum = 0_u64;
+        let operation = Operation {
+            collective: Collective::Allreduce,
+            operator: Operator::Sum,
+            datatype: Datatype::U64,
+            elements: 1,
+            source: (&raw const mine).cast(),
+            target: (&raw mut sum).cast(),
+            ..Operation::BARRIER
+        };
+        // SAFETY: both numbers live until this returns, and nobody else uses them.
+        unsafe { self.run(&operation, Path::Tree) }?;
+        Ok(sum)
+    }
+}
