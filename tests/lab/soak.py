@@ -216,6 +216,18 @@ def settled_status(lab):
     return status
 
 
+def settled_daemons(lab):
+    """What daemons use, once their descriptors are as many as two seconds before, or after half a minute: nodes that were
+    started anew have to find the manager, and on links that lose packets connections end late."""
+    seen = lab.daemons()
+    for _ in range(15):
+        time.sleep(2)
+        before, seen = seen, lab.daemons()
+        if all(seen[member]["descriptors"] == usage["descriptors"] for member, usage in before.items()):
+            break
+    return seen
+
+
 def inside_the_kernel(status):
     """What all nodes have done inside the kernel."""
     counts = [node.get("counts", {}).get("kernel", {}) for node in status["nodes"]]
@@ -269,14 +281,14 @@ def main():
             nodes = [Daemon(lab, member["name"], None) for member in lab.members() if member["role"] == "node"]
             for node in nodes:
                 node.start()
-        before = lab.daemons()
+        before = settled_daemons(lab)
         rest = argparse.Namespace(**{**vars(arguments), "operations": left})
         with Killer(nodes, arguments.kill_every) as killer:
             summary = lab.run(program, rest, state.kept["next_round"])
         if summary is None:
             return 1
         status = settled_status(lab)
-        after = lab.daemons()
+        after = settled_daemons(lab)
     if arguments.kill_every:
         summary["kills"] = killer.kills
     found = complaints(summary, before, after, status)
