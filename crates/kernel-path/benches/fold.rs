@@ -52,7 +52,6 @@ fn terms() -> GroupTerms {
         children: (0..CHILDREN).map(child).collect(),
         parent: None,
         multicast: None,
-        may_be_overtaken: false,
         floor: Sequence::FIRST,
         known: Vec::new(),
     }

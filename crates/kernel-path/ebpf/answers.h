@@ -86,6 +86,24 @@ NOINLINE int write_notice(struct packet *packet, struct workspace *work, struct 
 	return store_bytes(packet, 0, FIRST_BYTE(&work->out), HEAD_BYTES) >= 0;
 }
 
+/* Begins the answer to a contribution that comes again. */
+INLINE void begin_answer_again(struct workspace *work, struct slot *slot)
+{
+	u32 child = work->in.frame.child & (CHILDREN_MAX - 1);
+
+	note_attempt(&slot->lanes[child].mark, work->in.frame.sequence, work->in.frame.attempt);
+	begin_answer(work);
+}
+
+/* Makes the packet of a contribution that comes again an ack: its slot waits. */
+INLINE int write_ack(struct packet *packet, struct workspace *work, struct place *place,
+		     struct slot *slot)
+{
+	begin_answer_again(work, slot);
+	return change_length(packet, HEAD_BYTES) >= 0 &&
+	       write_notice(packet, work, place, KIND_ACK, work->in.frame.sequence);
+}
+
 struct nacks {
 	struct packet *packet;
 	struct workspace *work;

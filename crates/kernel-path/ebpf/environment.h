@@ -41,6 +41,7 @@ u32 interface_of(struct packet *packet);
 #else
 
 #define step() ((void)0)
+
 /* A packet as programs see it: the start of the kernel's `struct __sk_buff`. */
 struct packet {
 	u32 len_bytes;

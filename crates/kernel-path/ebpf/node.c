@@ -74,11 +74,12 @@ INLINE int contribute(struct packet *packet, struct workspace *work, struct plac
 	__builtin_memcpy(lane->hardware, work->in.envelope.hardware_target, 12);
 	lane->interface = work->interface;
 	lane->mark = new_mark(sequence, work->in.frame.attempt);
+	/* Once all lanes are filled, nobody else changes the word. */
 	word = count_filled(slot, sequence);
 	COUNT(counters, taken, 1);
 	is_last = word_filled(word) == place->children;
 	if (is_last && !is_finished_here(place, &slot->segment)) {
-		end_gathering(slot, word, PHASE_GATHERED);
+		change_phase(slot, word, PHASE_GATHERED);
 		COUNT(counters, gathered, 1);
 		return VERDICT_PASS;
 	}
@@ -90,12 +91,12 @@ INLINE int contribute(struct packet *packet, struct workspace *work, struct plac
 		return VERDICT_DROP;
 	fold_lanes(place, slot, work->payload_bytes);
 	if (is_root(place)) {
-		end_gathering(slot, word, PHASE_DONE);
+		change_phase(slot, word, PHASE_DONE);
 		advance_floor(place);
 		COUNT(counters, completed, 1);
 	} else {
 		slot->forwarded = new_mark(sequence, 0);
-		end_gathering(slot, word, PHASE_FORWARDED);
+		change_phase(slot, word, PHASE_FORWARDED);
 	}
 	if (nacks && change_length(packet, HEAD_BYTES + work->payload_bytes) < 0)
 		return VERDICT_DROP;
@@ -108,32 +109,23 @@ INLINE int contribute(struct packet *packet, struct workspace *work, struct plac
 	return multicast_result(packet, work, place, slot);
 }
 
-/* Answers a contribution that was counted before. */
-INLINE int answer_repeat(struct packet *packet, struct workspace *work, struct place *place,
-			 struct slot *slot, int is_answered)
+/* Answers a contribution that comes again with the result. */
+INLINE int answer_again(struct packet *packet, struct workspace *work, struct place *place,
+			struct slot *slot)
 {
-	u32 child = work->in.frame.child & (CHILDREN_MAX - 1);
+	u32 result_bytes;
 
-	note_attempt(&slot->lanes[child].mark, work->in.frame.sequence, work->in.frame.attempt);
-	begin_answer(work);
-	if (is_answered) {
-		u32 result_bytes;
-
-		if (!holds(read_word_in_order(slot), work->in.frame.sequence))
-			return VERDICT_DROP;
-		result_bytes = slot->segment.elements * element_bytes(slot->segment.datatype);
-		if (result_bytes != work->payload_bytes) {
-			if (result_bytes > PAYLOAD_BYTES_MAX ||
-			    change_length(packet, HEAD_BYTES + result_bytes) < 0)
-				return VERDICT_DROP;
-			work->payload_bytes = result_bytes;
-		}
-		return send_again(packet, work, place, slot, child);
-	}
-	if (change_length(packet, HEAD_BYTES) < 0 ||
-	    !write_notice(packet, work, place, KIND_ACK, work->in.frame.sequence))
+	begin_answer_again(work, slot);
+	if (!holds(read_word_in_order(slot), work->in.frame.sequence))
 		return VERDICT_DROP;
-	return send_packet(work->interface);
+	result_bytes = slot->segment.elements * element_bytes(slot->segment.datatype);
+	if (result_bytes != work->payload_bytes) {
+		if (result_bytes > PAYLOAD_BYTES_MAX ||
+		    change_length(packet, HEAD_BYTES + result_bytes) < 0)
+			return VERDICT_DROP;
+		work->payload_bytes = result_bytes;
+	}
+	return send_again(packet, work, place, slot, work->in.frame.child & (CHILDREN_MAX - 1));
 }
 
 /* Takes a request of a child of this place. */
@@ -159,10 +151,11 @@ INLINE int take(struct packet *packet, struct workspace *work, struct place *pla
 	case OUTCOME_WAITING:
 		COUNT(counters, repeats, 1);
 		COUNT(counters, acks, 1);
-		return answer_repeat(packet, work, place, slot, 0);
+		return write_ack(packet, work, place, slot) ? send_packet(work->interface) :
+							      VERDICT_DROP;
 	case OUTCOME_ANSWERED:
 		COUNT(counters, repeats, 1);
-		return answer_repeat(packet, work, place, slot, 1);
+		return answer_again(packet, work, place, slot);
 	case OUTCOME_FORWARDED:
 		COUNT(counters, repeats, 1);
 		COUNT(counters, acks, 1);

@@ -64,16 +64,11 @@ INLINE int is_way_good(const struct place *place, const struct slot *slot, const
 INLINE int forward_again(struct packet *packet, struct workspace *work, struct place *place,
 			 struct slot *slot)
 {
-	u32 child = work->in.frame.child & (CHILDREN_MAX - 1);
-	u32 sequence = work->in.frame.sequence;
 	u8 attempt = work->in.frame.attempt;
 	int is_first = is_same_segment(&slot->segment, &work->in.frame) &&
-		       note_attempt(&slot->forwarded, sequence, attempt);
+		       note_attempt(&slot->forwarded, work->in.frame.sequence, attempt);
 
-	note_attempt(&slot->lanes[child].mark, sequence, attempt);
-	begin_answer(work);
-	if (change_length(packet, HEAD_BYTES) < 0 ||
-	    !write_notice(packet, work, place, KIND_ACK, sequence))
+	if (!write_ack(packet, work, place, slot))
 		return VERDICT_DROP;
 	if (!is_first)
 		return send_packet(work->interface);
@@ -96,10 +91,12 @@ INLINE int store_result(struct packet *packet, struct workspace *work, struct sl
 {
 	int is_read;
 
-	if (!is_result_of(&work->in.frame, &slot->segment) || !begin_writing(slot, word))
+	if (!is_result_of(&work->in.frame, &slot->segment) ||
+	    !change_phase(slot, word, PHASE_WRITING))
 		return 0;
 	is_read = read_payload(packet, slot->result, work->payload_bytes);
-	end_writing(slot, word, is_read ? PHASE_DONE : PHASE_FORWARDED);
+	/* Nobody else changes the word of a slot that is being written. */
+	change_phase(slot, with_phase(word, PHASE_WRITING), is_read ? PHASE_DONE : PHASE_FORWARDED);
 	return is_read;
 }
 

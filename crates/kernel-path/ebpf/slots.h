@@ -195,12 +195,6 @@ static long fold_lane(u32 child, void *context)
 	return 0;
 }
 
-/* Ends the gathering of a slot whose lanes are all filled: nobody else changes its word then. */
-INLINE void end_gathering(struct slot *slot, u64 word, enum phase next)
-{
-	compare_and_swap(&slot->word, word, (word & ~7ull) | next);
-}
-
 /* Folds all lanes of a slot, in child order. */
 INLINE void fold_lanes(struct place *place, struct slot *slot, u32 payload_bytes)
 {
@@ -211,15 +205,4 @@ INLINE void fold_lanes(struct place *place, struct slot *slot, u32 payload_bytes
 	};
 
 	repeat(CHILDREN_MAX, fold_lane, &fold);
-}
-
-/* Begins to write the parent's result into a slot that waits for it. False if it does not wait any more. */
-INLINE int begin_writing(struct slot *slot, u64 word)
-{
-	return compare_and_swap(&slot->word, word, (word & ~7ull) | PHASE_WRITING) == word;
-}
-
-INLINE void end_writing(struct slot *slot, u64 word, enum phase next)
-{
-	compare_and_swap(&slot->word, (word & ~7ull) | PHASE_WRITING, (word & ~7ull) | next);
 }

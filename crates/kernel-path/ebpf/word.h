@@ -58,6 +58,17 @@ INLINE int is_past(u64 word, u32 sequence)
 	return word_phase(word) != PHASE_EMPTY && ahead - 1 < (1u << 31) - 1;
 }
 
+INLINE u64 with_phase(u64 word, enum phase phase)
+{
+	return (word & ~7ull) | phase;
+}
+
+/* Changes the phase of a slot whose word was `word`. False if it is another by now. */
+INLINE int change_phase(struct slot *slot, u64 word, enum phase phase)
+{
+	return compare_and_swap(&slot->word, word, with_phase(word, phase)) == word;
+}
+
 INLINE u64 read_word(const struct slot *slot)
 {
 	return read_shared(&slot->word);

@@ -117,12 +117,12 @@ impl Handover {
             None => None,
             Some(ParentEdge { port, child, capability }) => match path(port) {
                 Some(DatagramPath { peer, own }) => {
-                    Some(ParentTerms { child, capability, peer, own })
+                    let may_be_overtaken = terms.multicast.is_some();
+                    Some(ParentTerms { child, capability, peer, own, may_be_overtaken })
                 }
                 None => return Ok(false),
             },
         };
-        let may_be_overtaken = terms.multicast.is_some();
         let multicast =
             address.zip(terms.multicast).map(|(address, terms)| Multicast { address, terms });
         let terms = GroupTerms {
@@ -134,7 +134,6 @@ impl Handover {
             children,
             parent,
             multicast,
-            may_be_overtaken,
             floor: terms.floor,
             known: node.segments(group).collect(),
         };
@@ -197,13 +196,25 @@ impl Handover {
             adopt(node, group, &folded, payloads);
         }
         for folded in forwarded {
-            adopt_forwarded(node, group, &folded, payloads);
-            node.send_adopted(now, group, folded.part.sequence);
+            go_on_with(node, group, now, &folded, payloads);
         }
         for held in gathered {
             hand_held(node, group, now, held, payloads);
         }
         self.forget(now, group);
+    }
+
+    /// Ends the program's service to the group below a parent that datagrams do not reach: everything goes over the link.
+    pub fn end_below(
+        &mut self,
+        node: &mut Node,
+        parent: PortId,
+        now: Time,
+        payloads: &mut impl Payloads,
+    ) {
+        if let Some(group) = node.group_of_parent(parent) {
+            self.end(node, group, now, payloads);
+        }
     }
 
     /// Ends the program's service to a group that is gone.
@@ -240,42 +251,49 @@ impl Handover {
         payloads: &mut impl Payloads,
     ) -> Result<(), FrameError> {
         let Arrival { now, port, header, .. } = arrival;
-        // The program reads packets of one frame. Others, of several results, come to the machine.
-        let is_from_parent = node.port_of_datagram(header) == Some(port);
-        if let Message::Result(part) = header.message
-            && is_from_parent
-            && self.take_forwarded(node, group, part.sequence, payloads)
-        {
-            let taken = hand(node, arrival, payloads);
-            // If it is not the segment's result after all, the machine asks for that.
-            node.send_adopted(now, group, part.sequence);
-            self.finish(node, group, place, part.sequence);
-            return taken;
-        }
-        hand(node, arrival, payloads)?;
         match header.message {
-            // If the program has sent it, that is lost. From here on the segment is the machine's.
-            Message::Nack { sequence } if self.take_forwarded(node, group, sequence, payloads) => {
-                node.send_adopted(now, group, sequence);
+            Message::Result(part) => {
+                // The program reads packets of one frame. Others, of several results, come to the machine.
+                let is_from_parent = node.port_of_datagram(header) == Some(port);
+                let folded = is_from_parent
+                    .then(|| self.tables.take_forwarded(place, part.sequence))
+                    .flatten();
+                if let Some(folded) = &folded {
+                    adopt_forwarded(node, group, folded, payloads);
+                }
+                let taken = hand(node, arrival, payloads);
+                if folded.is_some() {
+                    // If it is not the segment's result after all, the machine asks for that.
+                    node.send_adopted(now, group, part.sequence);
+                }
+                self.finish(node, group, place, part.sequence);
+                taken
             }
-            Message::Result(part) => self.finish(node, group, place, part.sequence),
-            _ => {}
+            Message::Nack { sequence } => {
+                hand(node, arrival, payloads)?;
+                // If the program has sent it, that is lost. From here on the segment is the machine's.
+                self.take_over(node, group, place, sequence, now, payloads);
+                Ok(())
+            }
+            _ => hand(node, arrival, payloads),
         }
-        Ok(())
     }
 
-    /// Lets the machine take over a segment that the program has sent to the parent. False if there is no such segment.
-    fn take_forwarded(
+    /// Lets the machine go on with a segment that the program has sent to the parent. False if there is no such segment.
+    fn take_over(
         &self,
         node: &mut Node,
         group: GroupId,
+        place: PlaceId,
         sequence: Sequence,
+        now: Time,
         payloads: &mut impl Payloads,
     ) -> bool {
-        let Some(place) = self.place(group) else { return false };
-        let Some(folded) = self.tables.take_forwarded(place, sequence) else { return false };
-        adopt_forwarded(node, group, &folded, payloads);
-        true
+        let folded = self.tables.take_forwarded(place, sequence);
+        if let Some(folded) = &folded {
+            go_on_with(node, group, now, folded, payloads);
+        }
+        folded.is_some()
     }
 
     fn handle_request(
@@ -344,17 +362,10 @@ impl Handover {
         now: Time,
         payloads: &mut impl Payloads,
     ) {
-        let Some(terms) = node.terms_elsewhere(group).filter(|terms| terms.parent.is_some()) else {
-            return;
-        };
-        let before = Sequence(sequence.0.wrapping_sub(u32::from(terms.osos)));
-        if self.take_forwarded(node, group, before, payloads) {
-            node.send_adopted(now, group, before);
-        }
-        if self.take_forwarded(node, group, sequence, payloads)
-            && let Some(place) = self.place(group)
-        {
-            node.send_adopted(now, group, sequence);
+        let Some(place) = self.place(group) else { return };
+        let before = Sequence(sequence.0.wrapping_sub(self.tables.window(place).into()));
+        self.take_over(node, group, place, before, now, payloads);
+        if self.take_over(node, group, place, sequence, now, payloads) {
             self.tables.forget_way(place);
         }
     }
@@ -385,8 +396,7 @@ impl Handover {
             Taken::Before => {}
             // This child's is among the contributions: the frame is a repeat.
             Taken::Forwarded(folded) => {
-                adopt_forwarded(node, group, &folded, payloads);
-                node.send_adopted(arrival.now, group, sequence);
+                go_on_with(node, group, arrival.now, &folded, payloads);
             }
             Taken::Answered(answered) => {
                 if node.segment(group, sequence) == Some(false) {
@@ -448,4 +458,16 @@ fn adopt_forwarded(node: &mut Node, group: GroupId, folded: &Folded, payloads: &
     }
     let Folded { part, payload, attempts } = folded;
     node.adopt_forwarded(group, part, attempts, payload, payloads);
+}
+
+/// Lets the machine take over what was sent to the parent, send it again, and go on until the result comes.
+fn go_on_with(
+    node: &mut Node,
+    group: GroupId,
+    now: Time,
+    folded: &Folded,
+    payloads: &mut impl Payloads,
+) {
+    adopt_forwarded(node, group, folded, payloads);
+    node.send_adopted(now, group, folded.part.sequence);
 }

@@ -80,6 +80,8 @@ pub struct ParentTerms {
     pub peer: SocketAddrV4,
     /// Where this node takes them from it.
     pub own: SocketAddrV4,
+    /// Whether members may have results before this node has them.
+    pub may_be_overtaken: bool,
 }
 
 /// A group that the program is to serve.
@@ -102,8 +104,6 @@ pub struct GroupTerms {
     /// Its multicast. At the root it is used if this node has one address for all children, from which results are to
     /// come.
     pub multicast: Option<Multicast>,
-    /// Whether members may have results before this node has them.
-    pub may_be_overtaken: bool,
     /// The earliest sequence whose result is not here.
     pub floor: Sequence,
     /// The sequences that the process has in slots, and whether their results are here.
@@ -221,7 +221,16 @@ pub struct Tables {
 #[derive(Clone, Copy)]
 enum Use {
     Free { since: Option<Time> },
-    Taken { key: u64, slots: usize, children: usize, may_be_overtaken: bool },
+    Taken { key: u64, shape: PlaceShape },
+}
+
+/// What a group's place has.
+#[derive(Clone, Copy, Default)]
+struct PlaceShape {
+    slots: usize,
+    children: usize,
+    window: u16,
+    may_be_overtaken: bool,
 }
 
 /// What the program had of a group.
@@ -267,8 +276,13 @@ impl Tables {
         self.write_place(index, slots, terms);
         let key = key(terms.group, terms.epoch);
         self.directory.enter(key, index as u32)?;
-        let may_be_overtaken = terms.may_be_overtaken && terms.parent.is_some();
-        self.places[index] = Use::Taken { key, slots, children, may_be_overtaken };
+        let shape = PlaceShape {
+            slots,
+            children,
+            window: terms.window,
+            may_be_overtaken: terms.parent.is_some_and(|parent| parent.may_be_overtaken),
+        };
+        self.places[index] = Use::Taken { key, shape };
         self.switch(index, true);
         Ok(PlaceId(index))
     }
@@ -305,6 +319,12 @@ impl Tables {
             *word = self.word(place, index);
         }
         words
+    }
+
+    /// How many segments of a group may be in flight.
+    #[must_use]
+    pub fn window(&self, PlaceId(place): PlaceId) -> u16 {
+        self.shape(place).window
     }
 
     /// Whether a group has gone beyond a sequence, by words that were read together: every child has had its result.
@@ -375,7 +395,7 @@ impl Tables {
                 // The result of a segment that its members have overtaken.
                 steps::wait();
                 continue;
-            } else if !word.is_free_for(sequence, self.may_be_overtaken(place)) {
+            } else if !word.is_free_for(sequence, self.shape(place).may_be_overtaken) {
                 return Taken::Busy;
             }
             let next = Word::new(sequence, Phase::OfProcess);
@@ -519,7 +539,8 @@ impl Tables {
         }
         place.multicast = multicast_of(terms).unwrap_or_default();
         place.parent = terms.parent.as_ref().map(parent_of).unwrap_or_default();
-        place.may_be_overtaken = u32::from(terms.may_be_overtaken && terms.parent.is_some());
+        let may_be_overtaken = terms.parent.is_some_and(|parent| parent.may_be_overtaken);
+        place.may_be_overtaken = u32::from(may_be_overtaken);
     }
 
     fn write_slots(&self, index: usize, slots: usize, terms: &GroupTerms) {
@@ -553,25 +574,20 @@ impl Tables {
         word.compare_exchange(before.0, next.0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    fn slots(&self, place: usize) -> usize {
+    /// All zero where there is no group.
+    fn shape(&self, place: usize) -> PlaceShape {
         match self.places[place] {
-            Use::Taken { slots, .. } => slots,
-            Use::Free { .. } => 0,
+            Use::Taken { shape, .. } => shape,
+            Use::Free { .. } => PlaceShape::default(),
         }
+    }
+
+    fn slots(&self, place: usize) -> usize {
+        self.shape(place).slots
     }
 
     fn children(&self, place: usize) -> usize {
-        match self.places[place] {
-            Use::Taken { children, .. } => children,
-            Use::Free { .. } => 0,
-        }
-    }
-
-    fn may_be_overtaken(&self, place: usize) -> bool {
-        match self.places[place] {
-            Use::Taken { may_be_overtaken, .. } => may_be_overtaken,
-            Use::Free { .. } => false,
-        }
+        self.shape(place).children
     }
 
     fn index(&self, place: usize, sequence: Sequence) -> usize {
@@ -627,7 +643,7 @@ fn edge_of(capability: Capability, peer: SocketAddrV4, own: SocketAddrV4, next: 
 }
 
 fn parent_of(parent: &ParentTerms) -> layout::Parent {
-    let ParentTerms { child, capability, peer, own } = *parent;
+    let ParentTerms { child, capability, peer, own, .. } = *parent;
     let edge = edge_of(capability, peer, own, Sequence(0));
     layout::Parent { edge, child: child.0.into(), ..layout::Parent::default() }
 }

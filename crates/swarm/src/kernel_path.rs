@@ -107,9 +107,7 @@ impl World<'_> {
 
     /// Lets the kernel path serve the group that a link belongs to, as soon as it can.
     pub(super) fn offer_group_of(&mut self, node: u32, port: PortId) {
-        let machine = &self.node(node).machine;
-        let group = machine.group_of_child(port).or_else(|| machine.group_of_parent(port));
-        if let Some(group) = group {
+        if let Some(group) = self.node(node).machine.group_of_link(port) {
             self.offer_to_kernel(node, group);
         }
     }
@@ -118,10 +116,8 @@ impl World<'_> {
     pub(super) fn end_in_kernel(&mut self, node: u32, port: PortId) {
         let now = self.time_at(self.node_machine(node));
         let NodeHost { kernel_path, machine, memory, .. } = self.node(node);
-        if let Some(kernel_path) = kernel_path
-            && let Some(group) = machine.group_of_parent(port)
-        {
-            kernel_path.handover.end(machine, group, now, memory);
+        if let Some(kernel_path) = kernel_path {
+            kernel_path.handover.end_below(machine, port, now, memory);
         }
     }
 
@@ -149,7 +145,8 @@ impl World<'_> {
             let what = frames::decode(bytes).map_or_else(|error| error, |(it, _)| brief(&it));
             self.report(self.edge_key(link), Violation::ForgeryAccepted { what });
         }
-        if verdict != Verdict::Pass
+        // A result from the parent; windows note nothing of requests.
+        if after.completed > before.completed
             && let Ok((header, _)) = frames::decode(bytes)
         {
             self.link(link).windows.on_taken(&header.message);

@@ -134,8 +134,7 @@ fn run(seed: u64, program: &mut Program, tables: &mut Tables, seen: &mut Seen) {
     let is_root = is_root(seed);
     let terms = GroupTerms {
         multicast,
-        may_be_overtaken: multicast.is_some(),
-        parent: (!is_root).then(parent_terms),
+        parent: (!is_root).then(|| parent_terms(multicast.is_some())),
         ..group(window, &peers)
     };
     let (user, mut user_tables) = UserSpace::new();

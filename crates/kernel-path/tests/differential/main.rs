@@ -89,8 +89,7 @@ fn run(seed: u64, seen: &mut Seen) {
     let (program, mut tables) = UserSpace::new();
     let terms = GroupTerms {
         multicast: multicast.map(to_multicast),
-        may_be_overtaken: multicast.is_some(),
-        parent: (!is_root).then(parent_terms),
+        parent: (!is_root).then(|| parent_terms(multicast.is_some())),
         ..group(window, &peers)
     };
     let place_id = tables.admit(Time(0), &terms).expect("there is a place");
@@ -237,7 +236,6 @@ fn group(window: u16, peers: &[SocketAddrV4]) -> GroupTerms {
         children: peers.iter().enumerate().map(child).collect(),
         parent: None,
         multicast: None,
-        may_be_overtaken: false,
         floor: Sequence::FIRST,
         known: Vec::new(),
     }

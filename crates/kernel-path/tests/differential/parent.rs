@@ -47,8 +47,14 @@ pub(crate) fn parent_config() -> ParentConfig {
     }
 }
 
-pub(crate) fn parent_terms() -> ParentTerms {
-    ParentTerms { child: CHILD, capability: capability(), peer: parent_address(), own: node() }
+pub(crate) fn parent_terms(may_be_overtaken: bool) -> ParentTerms {
+    ParentTerms {
+        child: CHILD,
+        capability: capability(),
+        peer: parent_address(),
+        own: node(),
+        may_be_overtaken,
+    }
 }
 
 /// What a parent has got, and what it has made of it.

@@ -127,11 +127,8 @@ impl Scenario {
         let orders = all_orders(INTERRUPTIONS, |run| {
             let (program, mut tables) = UserSpace::new();
             let peers: Vec<_> = (0..CHILDREN).map(peer).collect();
-            let terms = GroupTerms {
-                parent: Some(parent_terms()),
-                may_be_overtaken: true,
-                ..group(self.window, &peers)
-            };
+            let terms =
+                GroupTerms { parent: Some(parent_terms(true)), ..group(self.window, &peers) };
             let place = tables.admit(Time(0), &terms).expect("there is a place");
             program.run(1, &bytes_of(&Parent::greeting()), false);
             for number in 0..self.forwarded {

@@ -69,6 +69,12 @@ pub struct GroupTerms {
 }
 
 impl Node {
+    /// The group of a link, to a child or to the parent.
+    #[must_use]
+    pub fn group_of_link(&self, port: PortId) -> Option<GroupId> {
+        self.group_of_child(port).or_else(|| self.group_of_parent(port))
+    }
+
     /// The group of a child's link.
     #[must_use]
     pub fn group_of_child(&self, port: PortId) -> Option<GroupId> {
@@ -144,12 +150,10 @@ impl Node {
         payload: &[u8],
         payloads: &mut impl Payloads,
     ) {
-        let Some(Some(group)) = self.groups.get_mut(id.0 as usize) else { return };
-        if group.slots.is_answered(part.sequence) {
-            return;
+        if let Some(group) = self.adopt(id, part, attempts, payload, Phase::Done, payloads) {
+            group.skip_floor(part.sequence);
+            group.advance_floor();
         }
-        group.adopt(part, attempts, payload, Phase::Done, payloads);
-        group.on_answered_elsewhere(part.sequence);
     }
 
     /// Takes over a segment whose contributions were folded elsewhere, and sent to the parent from there, with the
@@ -162,12 +166,7 @@ impl Node {
         payload: &[u8],
         payloads: &mut impl Payloads,
     ) {
-        let Some(Some(group)) = self.groups.get_mut(id.0 as usize) else { return };
-        if group.slots.is_answered(part.sequence) {
-            return;
-        }
-        group.adopt(part, attempts, payload, Phase::Forwarded, payloads);
-        group.note_all_sent(part.sequence);
+        self.adopt(id, part, attempts, payload, Phase::Forwarded, payloads);
     }
 
     /// Sends what [`Self::adopt_forwarded`] took over to the parent, again until the result comes.
@@ -199,25 +198,25 @@ impl Node {
         self.group(group).map(|group| group.header_to_child(child, Message::Request(part)))
     }
 
-    fn group(&self, id: GroupId) -> Option<&Group> {
-        self.groups.get(id.0 as usize)?.as_deref()
-    }
-}
-
-impl Group {
-    /// Puts into its slot what was made elsewhere of every child's contribution.
+    /// Puts into its slot what was made elsewhere of every child's contribution, unless the segment's result is here, or
+    /// was. Returns its group if it did.
     fn adopt(
         &mut self,
+        id: GroupId,
         part: &Part,
         attempts: &[u8],
         payload: &[u8],
         phase: Phase,
         payloads: &mut impl Payloads,
-    ) {
-        debug_assert_eq!(attempts.len(), self.children.len());
-        let index = self.slots.index_of(part.sequence);
-        let place = self.slots.accumulator(index);
-        let slot = self.slots.slot_mut(index);
+    ) -> Option<&mut Group> {
+        let group = self.groups.get_mut(id.0 as usize)?.as_deref_mut()?;
+        if group.slots.is_answered(part.sequence) {
+            return None;
+        }
+        debug_assert_eq!(attempts.len(), group.children.len());
+        let index = group.slots.index_of(part.sequence);
+        let place = group.slots.accumulator(index);
+        let slot = group.slots.slot_mut(index);
         slot.open(part);
         for (child, attempt) in attempts.iter().enumerate() {
             let newest = NewestAttempt { carrier: Carrier::Datagram, attempt: *attempt };
@@ -229,8 +228,16 @@ impl Group {
         if part.has_data {
             payloads.store(place, payload);
         }
+        group.note_all_sent(part.sequence);
+        Some(group)
     }
 
+    fn group(&self, id: GroupId) -> Option<&Group> {
+        self.groups.get(id.0 as usize)?.as_deref()
+    }
+}
+
+impl Group {
     /// Every child has sent a segment.
     fn note_all_sent(&mut self, sequence: Sequence) {
         let next = sequence.next();
@@ -239,12 +246,5 @@ impl Group {
                 child.next = next;
             }
         }
-    }
-
-    /// A segment's result came from elsewhere, so every child has sent it.
-    fn on_answered_elsewhere(&mut self, sequence: Sequence) {
-        self.note_all_sent(sequence);
-        self.skip_floor(sequence);
-        self.advance_floor();
     }
 }

@@ -55,9 +55,7 @@ impl DataLoop {
 
     /// A child has told where it takes datagrams, or datagrams reach the parent.
     pub(super) fn offer_group_of(&mut self, port: PortId) {
-        let group =
-            self.machine.group_of_child(port).or_else(|| self.machine.group_of_parent(port));
-        if let Some(group) = group {
+        if let Some(group) = self.machine.group_of_link(port) {
             self.offer_to_kernel(group);
         }
     }
@@ -66,8 +64,8 @@ impl DataLoop {
     pub(super) fn end_below(&mut self, parent: PortId) {
         let now = self.time(Instant::now());
         let Self { kernel, machine, arenas, .. } = self;
-        if let (Some(kernel), Some(group)) = (kernel, machine.group_of_parent(parent)) {
-            kernel.handover.end(machine, group, now, arenas);
+        if let Some(kernel) = kernel {
+            kernel.handover.end_below(machine, parent, now, arenas);
         }
     }
 
