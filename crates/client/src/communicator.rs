@@ -306,12 +306,11 @@ impl Communicator {
 
     /// Counts an operation that is about to run. The caller has the engine, so nobody else counts. Returns its path.
     fn counted(&self, operation: &Operation, choice: Choice) -> Path {
-        let Choice { path, avoids_losses, .. } = choice;
-        self.counters.count_in_turn(operation.collective.kind(), path.kind());
-        if avoids_losses {
+        self.counters.count_in_turn(operation.collective.kind(), choice.path.kind());
+        if choice.avoids_losses() {
             self.counters.count_avoiding_losses();
         }
-        path
+        choice.path
     }
 
     /// Counts an operation that took the fast path. The caller has the engine, so nobody else counts.

@@ -13,7 +13,6 @@ use crate::placement::Placement;
 use crate::progress_hook::{ProgressHook, Verdict};
 use crate::request_state::RequestState;
 use crate::selection::{Choice, Path, Selection};
-use losses::LossWatch;
 use multi_leader::MultiLeader;
 use plan::{Plan, PlanContext, Stage, plan, shm_action};
 use prepared::PreparedOperation;
@@ -77,7 +76,8 @@ pub(crate) struct Engine {
     /// The one of them that is under way beside the queue, which is empty then.
     posted: Option<PreparedNumber>,
     failed: Option<CollectiveError>,
-    losses: LossWatch,
+    /// Segments that this rank's direct links had sent again when all ranks last asked for losses.
+    sent_again: u64,
     /// Memory of plans, kept from operation to operation.
     scratch: Vec<u8>,
     cuts: Vec<u64>,
@@ -157,7 +157,7 @@ impl Engine {
             prepared: Vec::new(),
             posted: None,
             failed: None,
-            losses: LossWatch::default(),
+            sent_again: 0,
             scratch: Vec::new(),
             cuts: Vec::new(),
         }

@@ -129,6 +129,9 @@ impl FailoverTree {
 
     /// Notes that links lose packets, or do not any more. All leaders do so between the same two operations.
     pub fn expect_losses(&mut self, is_lossy: bool) {
+        if is_lossy == self.is_lossy {
+            return;
+        }
         self.is_lossy = is_lossy;
         if let State::InTree(member) = &mut self.state {
             member.expect_losses(is_lossy);

@@ -7,15 +7,6 @@ use super::Engine;
 use crate::operation::{CollectiveError, Operation};
 use crate::selection::Path;
 
-/// What this rank knows of losses.
-#[derive(Default)]
-pub(super) struct LossWatch {
-    /// Segments that it had sent again when the ranks last asked.
-    seen: u64,
-    /// Whether its tree cuts vectors into packets.
-    is_tree_told: bool,
-}
-
 impl Engine {
     /// Asks all ranks how many packets were lost, if that is due; and tells the tree what is to be expected. To be
     /// called before each blocking operation, at all ranks.
@@ -27,17 +18,13 @@ impl Engine {
             let sent_again =
                 self.methods.direct.as_ref().map_or(0, |links| links.retransmissions());
             // A link that was made anew counts from zero.
-            let mine = sent_again.saturating_sub(self.losses.seen);
-            self.losses.seen = sent_again;
+            let mine = sent_again.saturating_sub(self.sent_again);
+            self.sent_again = sent_again;
             let lost = self.sum_of(mine)?;
             self.selection.note_losses(lost);
         }
-        let are_expected = self.selection.expects_losses();
-        if are_expected != self.losses.is_tree_told {
-            self.losses.is_tree_told = are_expected;
-            if let Some(tree) = &mut self.methods.tree {
-                tree.expect_losses(are_expected);
-            }
+        if let Some(tree) = &mut self.methods.tree {
+            tree.expect_losses(self.selection.expects_losses());
         }
         Ok(())
     }

@@ -32,8 +32,8 @@ pub(crate) struct Decision {
     pub(crate) stream_min_bytes: Option<u64>,
     /// Up to what length the collectives are taken of which MPI does longer ones faster.
     pub(super) limits: AskedLimits,
-    /// Which operations avoid links that lose packets.
-    pub(super) avoided: Avoided,
+    /// Which operations avoid links that lose packets, if any do.
+    pub(super) avoided: Option<Avoided>,
 }
 
 /// What a decision rests on.
@@ -114,7 +114,7 @@ impl Decision {
             sub_partitions: settings.sub_partitions,
             stream_min_bytes: settings.stream_min_bytes,
             limits: AskedLimits::of(settings),
-            avoided: settings.avoid_losses.into(),
+            avoided: Avoided::of(settings.avoid_losses),
         }
     }
 

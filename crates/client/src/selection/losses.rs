@@ -4,9 +4,9 @@
 //! again within hundreds of microseconds. So where losses are seen, vectors that direct links carry as a rule go
 //! through the tree, cut into packets (docs/decisions/0045).
 //!
-//! The ranks ask each other now and then, between two blocking operations: after 16 of those over direct links that could
-//! go elsewhere, then after ever more. Losses that were seen are expected for a while, then links are tried again. Counts of operations
-//! decide all of that, which are the same at all ranks.
+//! The ranks ask each other now and then, between two blocking operations: after 16 of those over direct links that
+//! could go elsewhere, then after ever more. Losses that were seen are expected for a while, then links are tried
+//! again. Counts of operations decide all of that, which are the same at all ranks.
 
 use serde::{Deserialize, Serialize};
 use tributary_algorithms::CollectiveKind;
@@ -32,37 +32,31 @@ const LOSSES_MIN: u64 = 4;
 const BYTES_MAX: u64 = 256 << 10;
 
 /// Which operations avoid links that lose packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Avoided {
-    #[default]
-    None,
     /// Those whose result is the same in whatever order values are combined: the path may change in the middle of a
     /// program, and in another run elsewhere.
     Exact,
     All,
 }
 
-impl From<AvoidLosses> for Avoided {
-    fn from(asked: AvoidLosses) -> Self {
+impl Avoided {
+    pub(super) fn of(asked: AvoidLosses) -> Option<Self> {
         match asked {
-            AvoidLosses::Off => Self::None,
-            AvoidLosses::Exact => Self::Exact,
-            AvoidLosses::All => Self::All,
+            AvoidLosses::Off => None,
+            AvoidLosses::Exact => Some(Self::Exact),
+            AvoidLosses::All => Some(Self::All),
         }
     }
-}
 
-impl Avoided {
     /// Whether the tree carries such an operation where links lose packets. It calls no operators of the caller's own,
     /// and where every host has a part of its own it would carry those of all.
-    pub(super) fn has(self, operation: &Operation) -> bool {
+    fn has(self, operation: &Operation) -> bool {
         let is_suited = match operation.collective.kind() {
-            CollectiveKind::Barrier | CollectiveKind::Broadcast => self != Self::None,
-            CollectiveKind::Allreduce | CollectiveKind::Reduce => match self {
-                Self::None => false,
-                Self::Exact => operation.datatype.is_integer(),
-                Self::All => true,
-            },
+            CollectiveKind::Barrier | CollectiveKind::Broadcast => true,
+            CollectiveKind::Allreduce | CollectiveKind::Reduce => {
+                self == Self::All || operation.datatype.is_integer()
+            }
             _ => false,
         };
         is_suited && operation.combiner.is_none() && operation.len_bytes() as u64 <= BYTES_MAX
@@ -72,6 +66,7 @@ impl Avoided {
 /// See the module documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Losses {
+    avoided: Avoided,
     state: State,
     /// How long losses are expected once they are seen.
     expect_for: u32,
@@ -85,12 +80,6 @@ enum State {
     Expecting { operations: u32 },
 }
 
-impl Default for Losses {
-    fn default() -> Self {
-        Self { state: State::watching(ASK_AFTER_MIN), expect_for: EXPECT_FOR_MIN }
-    }
-}
-
 impl State {
     fn watching(ask_after: u32) -> Self {
         Self::Watching { operations: 0, ask_after }
@@ -98,6 +87,15 @@ impl State {
 }
 
 impl Losses {
+    pub(super) fn new(avoided: Avoided) -> Self {
+        Self { avoided, state: State::watching(ASK_AFTER_MIN), expect_for: EXPECT_FOR_MIN }
+    }
+
+    /// Whether an operation avoids direct links where they lose packets.
+    pub(super) fn concern(self, operation: &Operation) -> bool {
+        self.avoided.has(operation)
+    }
+
     /// Whether the ranks are to ask each other.
     pub(super) fn is_due(self) -> bool {
         matches!(self.state, State::Watching { operations, ask_after } if operations >= ask_after)
@@ -148,7 +146,7 @@ mod tests {
 
     #[test]
     fn questions_become_rare_where_nothing_is_lost() {
-        let mut losses = Losses::default();
+        let mut losses = Losses::new(Avoided::All);
         for expected in [16, 32, 64, 128, 256, 512, 512] {
             assert_eq!(until_due(&mut losses), expected);
             losses.on_answer(LOSSES_MIN - 1);
@@ -158,7 +156,7 @@ mod tests {
 
     #[test]
     fn losses_are_expected_for_a_while_and_longer_if_they_come_back() {
-        let mut losses = Losses::default();
+        let mut losses = Losses::new(Avoided::All);
         for expected in [512, 1024, 2048] {
             assert_eq!(until_due(&mut losses), ASK_AFTER_MIN);
             losses.on_answer(LOSSES_MIN);
@@ -183,7 +181,7 @@ mod tests {
 
     #[test]
     fn few_losses_among_many_operations_change_nothing() {
-        let mut losses = Losses::default();
+        let mut losses = Losses::new(Avoided::All);
         for _ in 0..5 {
             until_due(&mut losses);
             losses.on_answer(0);

@@ -26,7 +26,7 @@ use crate::operation::Operation;
 use decision::Basis;
 pub(crate) use decision::{Decision, Hosts};
 pub(crate) use limits::Limits;
-use losses::{Avoided, Losses};
+use losses::Losses;
 use model::Model;
 use table::Table;
 use tributary_report::PathKind;
@@ -87,9 +87,14 @@ impl Path {
 pub(crate) struct Choice {
     pub(crate) path: Path,
     /// It goes over direct links, unless they lose packets.
-    pub(crate) is_avoidable: bool,
-    /// It goes through the tree because links lose packets.
-    pub(crate) avoids_losses: bool,
+    is_avoidable: bool,
+}
+
+impl Choice {
+    /// Whether it goes through the tree because links lose packets.
+    pub(crate) fn avoids_losses(self) -> bool {
+        self.is_avoidable && self.path == Path::Tree
+    }
 }
 
 /// The answers of one communicator.
@@ -113,7 +118,6 @@ pub(crate) struct Selection {
     recent: Recent,
     /// Whether links lose packets; none where that changes no path.
     losses: Option<Losses>,
-    avoided: Avoided,
 }
 
 /// The last few answers.
@@ -167,9 +171,10 @@ impl Selection {
             gathers_scans: !is_in_host_order,
             limits: Limits::default(),
             recent: Recent::default(),
-            losses: (tree && direct_leaders > 0 && decision.basis == Basis::BuiltIn)
-                .then(Losses::default),
-            avoided: decision.avoided,
+            losses: decision
+                .avoided
+                .filter(|_| tree && direct_leaders > 0 && decision.basis == Basis::BuiltIn)
+                .map(Losses::new),
         };
         let gathered = selection.gathers_scans.then_some(ranks);
         selection.limits = asked.settle(gathered, |kind| selection.times_in_tree(kind));
@@ -197,10 +202,9 @@ impl Selection {
     pub(crate) fn choose(&mut self, operation: &Operation) -> Choice {
         let usual = self.usual_path(operation);
         let is_direct = usual.method() == Some(Method::Direct);
-        let is_avoidable = is_direct && self.losses.is_some() && self.avoided.has(operation);
-        let avoids_losses = is_avoidable && self.expects_losses();
-        let path = if avoids_losses { Path::Tree } else { usual };
-        Choice { path, is_avoidable, avoids_losses }
+        let is_avoidable = is_direct && self.losses.is_some_and(|it| it.concern(operation));
+        let path = if is_avoidable && self.expects_losses() { Path::Tree } else { usual };
+        Choice { path, is_avoidable }
     }
 
     /// Counts a blocking operation that runs: by such counts the ranks know when to ask each other for losses.

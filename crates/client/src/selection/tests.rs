@@ -168,9 +168,9 @@ fn where_packets_are_lost_the_tree_carries_what_links_would() {
     assert_eq!(operations, 16, "only those over links count");
     selection.note_losses(1000);
     let choice = selection.choose(&long);
-    assert_eq!((choice.path, choice.avoids_losses), (Path::Tree, true));
+    assert_eq!((choice.path, choice.avoids_losses()), (Path::Tree, true));
     let choice = selection.choose(&short);
-    assert_eq!((choice.path, choice.avoids_losses), (Path::Tree, false));
+    assert_eq!((choice.path, choice.avoids_losses()), (Path::Tree, false));
     assert_eq!(selection.path(&longest).method(), direct);
     let parts = Operation { collective: tributary_algorithms::Collective::Allgather, ..long };
     assert_eq!(selection.path(&parts).method(), direct);

@@ -90,8 +90,9 @@ impl TreeMember {
         let mut endpoint = Endpoint::new(EndpointConfig::of_grant(group, grant, 1));
         // By the group's terms alone, which are the same for all members. An external receiver knows
         // only the grant's segments.
-        let short_vectors = group.multicast.as_ref().map(|_| SHORT_VECTORS);
-        if let (Some(short), None) = (short_vectors, &group.external_receiver) {
+        let is_cut = group.multicast.is_some() && group.external_receiver.is_none();
+        let short_vectors = is_cut.then_some(SHORT_VECTORS);
+        if let Some(short) = short_vectors {
             endpoint.cut_short_vectors(short);
         }
         if let Some(port) = datagrams.as_ref().and_then(Datagrams::port) {
