@@ -5,6 +5,11 @@ import subprocess
 import sys
 
 
+def command(program, verb, name, *words):
+    """The command `tributary lab VERB` for the lab of a name."""
+    return [program, "lab", verb, "--name", name, *map(str, words)]
+
+
 class Lab:
     """A lab that is there as long as the test needs it. The options are those of `tributary lab up`."""
 
@@ -22,7 +27,7 @@ class Lab:
 
     def words(self, verb, *words):
         """The command `tributary lab VERB` for this lab."""
-        return [self.program, "lab", verb, "--name", self.name, *map(str, words)]
+        return command(self.program, verb, self.name, *words)
 
     def on(self, member, *words):
         """The command that runs a command on a member."""

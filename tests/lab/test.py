@@ -15,6 +15,7 @@ import tempfile
 import time
 
 import labs
+from lab import command
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -142,11 +143,11 @@ def bounded(words, timeout, environment=None):
 
 def on(name, member, arguments, *words):
     """The command that runs a command on a member."""
-    return [arguments.tributary, "lab", "exec", "--name", name, member, "--", *words]
+    return command(arguments.tributary, "exec", name, member, "--", *words)
 
 
 def lab_up(name, options, arguments):
-    code, text = bounded([arguments.tributary, "lab", "up", "--name", name, *options], 120)
+    code, text = bounded(command(arguments.tributary, "up", name, *options), 120)
     if code == 2 and os.environ.get("CI") != "true":
         print(f"NOT RUN: {text}", file=sys.stderr)
         sys.exit(0)
@@ -223,9 +224,9 @@ def check_kernel(name, program, arguments):
 
 
 def check_lossy(name, arguments):
-    """Ranks agree that links lose packets, without any setting, and avoid them."""
+    """Ranks agree that links lose packets, and avoid them; sums of floats, too, as they are asked to."""
     program = [labs.compile_program("mpich", arguments).resolve(), LOSSY_CASE]
-    counts = run_program("mpich", name, 6, 1, program, arguments, 
+    counts = run_program("mpich", name, 6, 1, program, arguments,
                          {"TRIBUTARY_CHANNEL": "auto", "TRIBUTARY_AVOID_LOSSES": "all"})
     avoiding = world_of(counts).get("avoiding_losses", 0)
     if counts["direct"] == 0 or avoiding <= counts["direct"]:
@@ -303,9 +304,8 @@ def world_of(counts):
 
 def program_words(mpi, name, ranks, per_host, program, arguments, *options):
     """The command that runs the program on a lab."""
-    return [arguments.tributary, "lab", "run", "--name", name, "--ranks-per-host", per_host,
-            *options, "--", arguments.venvs.resolve() / mpi / "bin/mpirun", "-n", ranks,
-            *program]
+    return command(arguments.tributary, "run", name, "--ranks-per-host", per_host, *options, "--",
+                   arguments.venvs.resolve() / mpi / "bin/mpirun", "-n", ranks, *program)
 
 
 def run_program(mpi, name, ranks, per_host, program, arguments, environment=None):
@@ -340,7 +340,7 @@ class Tests:
             self.failed += 1
             print(f"{' '.join(options)}: FAILED: {failure}", flush=True)
         finally:
-            subprocess.run([self.arguments.tributary, "lab", "down", "--name", name], check=False,
+            subprocess.run(command(self.arguments.tributary, "down", name), check=False,
                            stderr=subprocess.DEVNULL)
 
     def run(self, title, test, name):
