@@ -1,11 +1,12 @@
 /*
- * Times MPI collectives back to back, for bench/node/node.py.
+ * Times MPI collectives, for bench/node/node.py.
  *
  * Arguments are cases, `operation:bytes` (allreduce, reduce, bcast, barrier, allgather, reduce_scatter,
  * scan, and allreduce_complex and allreduce_operator of the same bytes). Floats are summed, complex ones, or
  * by an operator of the program; `bytes` is the length of one rank's vector. A block is as many calls in a row
- * as take about BLOCK_NS; its time is that of the slowest rank, divided by the calls. Blocks of all cases
- * alternate, so that a slow moment of the machine affects every case alike. Rank 0 prints one line a case:
+ * as take about BLOCK_NS; its time is that of the slowest rank, divided by the calls. With `:apart` behind a
+ * case MPI_Barrier precedes each call and is not counted, as in IMB. Blocks of all cases alternate, so that a
+ * slow moment of the machine affects every case alike. Rank 0 prints one line a case:
  *
  *     case calls median_ns least_ns switches
  *
@@ -30,6 +31,7 @@ typedef struct bench_case {
     const char *name;
     void (*call)(size_t elements);
     size_t elements;
+    bool is_apart;
     int calls;
     double block_ns[BLOCKS];
     double switches;
@@ -121,10 +123,11 @@ static void parse(const char *text, bench_case *into) {
     const char *colon = strchr(text, ':');
     char *end = NULL;
     size_t bytes = colon != NULL ? strtoull(colon + 1, &end, 10) : 0;
-    if (end == NULL || end == colon + 1 || *end != '\0' || bytes % sizeof(float) != 0) {
-        give_up("not a case (operation:bytes, whole floats)", text);
+    bool is_apart = end != NULL && strcmp(end, ":apart") == 0;
+    if (end == NULL || end == colon + 1 || (*end != '\0' && !is_apart) || bytes % sizeof(float) != 0) {
+        give_up("not a case (operation:bytes or operation:bytes:apart, whole floats)", text);
     }
-    *into = (bench_case){.name = text, .elements = bytes / sizeof(float)};
+    *into = (bench_case){.name = text, .elements = bytes / sizeof(float), .is_apart = is_apart};
     for (size_t at = 0; at < sizeof operations / sizeof *operations; at++) {
         size_t length = strlen(operations[at].name);
         if (length == (size_t)(colon - text) && strncmp(text, operations[at].name, length) == 0) {
@@ -136,15 +139,30 @@ static void parse(const char *text, bench_case *into) {
     }
 }
 
-/* The slowest rank's time per call. */
-static double block_ns(const bench_case *of, int calls) {
-    double slowest = 0;
-    PMPI_Barrier(MPI_COMM_WORLD);
+static double in_a_row_ns(const bench_case *of, int calls) {
     double started = now_ns();
     for (int at = 0; at < calls; at++) {
         of->call(of->elements);
     }
-    double elapsed = (now_ns() - started) / calls;
+    return now_ns() - started;
+}
+
+static double apart_ns(const bench_case *of, int calls) {
+    double sum = 0;
+    for (int at = 0; at < calls; at++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        double started = now_ns();
+        of->call(of->elements);
+        sum += now_ns() - started;
+    }
+    return sum;
+}
+
+/* The slowest rank's time per call. */
+static double block_ns(const bench_case *of, int calls) {
+    double slowest = 0;
+    PMPI_Barrier(MPI_COMM_WORLD);
+    double elapsed = (of->is_apart ? apart_ns : in_a_row_ns)(of, calls) / calls;
     PMPI_Allreduce(&elapsed, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     return slowest;
 }
