@@ -49,7 +49,7 @@ use data::{DataLoop, DataOptions, Resources};
 use holdings::Holdings;
 pub use kernel::KernelOptions;
 use kernel::{KernelMeters, KernelPath};
-use meters::DataMeters;
+use meters::{DataMeters, UnqueuedMeter};
 use tributary_transport::token::Token;
 
 /// How long a connector over shared memory may take to complete its greeting.
@@ -257,8 +257,12 @@ impl Node {
         let Self { options, tcp, shm, datagrams, metrics, kernel, .. } = self;
         let kernel_counts = kernel.as_ref().map(KernelPath::counts);
         let registry = Registry::new();
-        let kernel_meters = KernelMeters::new(&registry, kernel_counts.clone());
-        let activity = Arc::new(Activity::new(kernel_counts));
+        let unqueued = datagrams.as_ref().map(|socket| Arc::new(socket.unqueued()));
+        let outside = OutsideMeters {
+            kernel: KernelMeters::new(&registry, kernel_counts.clone()),
+            unqueued: UnqueuedMeter::new(&registry, unqueued.clone()),
+        };
+        let activity = Arc::new(Activity::new(kernel_counts, unqueued));
         let (poll, waker) = data::poll_and_waker().map_err(system("epoll"))?;
         let Channels { orders, commands, answers, events, waits } =
             Channels::new(Arc::clone(&waker), options.limits.groups);
@@ -298,8 +302,8 @@ impl Node {
             .name(format!("data-{}", options.name))
             .spawn(move || data.run())
             .map_err(system("thread"))?;
-        let metrics = metrics
-            .map(|listener| (listener, metrics_calls(&registry, kernel_meters, options.token)));
+        let metrics =
+            metrics.map(|listener| (listener, metrics_calls(&registry, outside, options.token)));
         let controlled = run_control(control, metrics, shutdown);
         // Without a control thread no group can be installed, so the data thread ends too.
         shutdown.request();
@@ -333,10 +337,17 @@ fn run_control(
     Ok(())
 }
 
-fn metrics_calls(registry: &Registry, kernel: KernelMeters, token: Token) -> http::Guarded {
-    let (handle, kernel) = (registry.handle(), Arc::new(kernel));
+/// Meters of what happens outside of the process.
+struct OutsideMeters {
+    kernel: KernelMeters,
+    unqueued: UnqueuedMeter,
+}
+
+fn metrics_calls(registry: &Registry, outside: OutsideMeters, token: Token) -> http::Guarded {
+    let (handle, outside) = (registry.handle(), Arc::new(outside));
     let render = axum::routing::get(async move || {
-        kernel.publish();
+        outside.kernel.publish();
+        outside.unqueued.publish();
         handle.render()
     });
     let access = http::access::Access::new(token, []);

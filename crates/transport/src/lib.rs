@@ -39,5 +39,5 @@ pub use link::{Armed, Frame, Inject, Link, Listener, Sent};
 pub use shm::{ShmLink, ShmListener, ShmOptions, connect_shm};
 pub use socket::HostProbes;
 pub use tcp::{TcpAcceptor, TcpLink, TcpOptions, connect_tcp, connect_tcp_start};
-pub use udp::{Datagram, DatagramSocket};
+pub use udp::{Datagram, DatagramSocket, Unqueued};
 pub use wait::{Wake, WakeSources, wait, wait_with_datagrams};

@@ -13,10 +13,12 @@ mod queue;
 mod socket;
 #[allow(unsafe_code, reason = "system calls that rustix does not wrap")]
 mod sys;
+mod unqueued;
 
 pub use tributary_af_xdp::{Mode, OpenError, Port};
 
 pub use socket::{Datagram, DatagramSocket, DatagramStats, MULTICAST_HOPS};
+pub use unqueued::Unqueued;
 
 /// Longest payload of a datagram: 65,535 bytes less the headers of IPv4, UDP and frame, and an
 /// authentication code. Beyond [`WHOLE_PAYLOAD_BYTES`] the network fragments it.

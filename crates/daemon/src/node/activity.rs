@@ -1,8 +1,10 @@
 //! What the manager is told of the node's work. The event loop writes it, the control thread reads it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tributary_protocol::node::NodeStats;
+use tributary_transport::Unqueued;
 use tributary_wire::control::NodeCounts;
 
 use super::kernel::CountsReader;
@@ -12,6 +14,7 @@ use super::meters::Counters;
 #[derive(Default)]
 pub(super) struct Activity {
     kernel: Option<CountsReader>,
+    unqueued: Option<Arc<Unqueued>>,
     contributions: AtomicU64,
     results: AtomicU64,
     repeats: AtomicU64,
@@ -23,8 +26,8 @@ pub(super) struct Activity {
 
 impl Activity {
     /// None yet; what is done inside the kernel is read there.
-    pub(super) fn new(kernel: Option<CountsReader>) -> Self {
-        Self { kernel, ..Self::default() }
+    pub(super) fn new(kernel: Option<CountsReader>, unqueued: Option<Arc<Unqueued>>) -> Self {
+        Self { kernel, unqueued, ..Self::default() }
     }
 
     /// Publishes the current counts.
@@ -46,7 +49,7 @@ impl Activity {
             results: self.results.load(Relaxed),
             repeats: self.repeats.load(Relaxed),
             sent_again: self.sent_again.load(Relaxed),
-            dropped: self.dropped.load(Relaxed),
+            dropped: self.dropped.load(Relaxed) + self.unqueued.as_ref().map_or(0, |it| it.count()),
             payload_received_bytes: self.payload_received_bytes.load(Relaxed),
             payload_sent_bytes: self.payload_sent_bytes.load(Relaxed),
             kernel: self.kernel.as_ref().map(CountsReader::read),

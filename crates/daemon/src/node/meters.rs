@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use metrics::{Counter, Label};
 use tributary_protocol::node::NodeStats;
+use tributary_transport::Unqueued;
 
 use super::activity::Activity;
 use super::refusals::{Dropped, Reason};
@@ -22,7 +23,7 @@ pub(super) struct Counters {
     pub(super) arena_bytes: u64,
     pub(super) datagrams_received: u64,
     pub(super) datagrams_sent: u64,
-    /// Datagrams that were no frames, as the socket counts them.
+    /// Datagrams that were no frames and reached the process, as the socket counts them.
     pub(super) datagrams_garbage: u64,
     pub(super) stream_arena_bytes: u64,
     pub(super) streams_waiting: u64,
@@ -94,6 +95,28 @@ const GAUGES: Table<Counters> = &[
     ("tributary_node_stream_arena_bytes", "payload memory that streams hold, shared by all groups", |counters| counters.stream_arena_bytes),
     ("tributary_node_streams_waiting", "groups that wait for a stream lock", |counters| counters.streams_waiting),
 ];
+
+/// What the kernel drops at the datagram socket, as a metric. It is read when it is asked for: no process is woken
+/// for any.
+pub(super) struct UnqueuedMeter {
+    counter: Counter,
+    unqueued: Option<Arc<Unqueued>>,
+}
+
+impl UnqueuedMeter {
+    /// Registers the metric; it stays zero without a socket.
+    pub(super) fn new(registry: &Registry, unqueued: Option<Arc<Unqueued>>) -> Self {
+        let label = Label::from_static_parts("reason", "not-queued");
+        Self { counter: registry.counter(DROPPED, DROPPED_HELP, Some(label)), unqueued }
+    }
+
+    /// Publishes the count now.
+    pub(super) fn publish(&self) {
+        if let Some(unqueued) = &self.unqueued {
+            self.counter.absolute(unqueued.count());
+        }
+    }
+}
 
 /// The counters as metrics.
 pub(super) struct DataMeters {

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -18,6 +19,7 @@ use super::bypass::Bypass;
 use super::inbox::{Inbox, RECEIVE_BATCH};
 use super::queue::{Entry, Queue, train};
 use super::sys::{self, BATCH, FEW, Outgoing};
+use super::unqueued::{self, Unqueued};
 use crate::link::check_announced;
 use crate::{
     Armed, AuthenticationCode, AuthenticationKey, Frame, ListenError, OsError, SendError, Sent,
@@ -53,7 +55,7 @@ pub struct DatagramStats {
     pub send_calls: u64,
     /// System calls that received, including those that found nothing.
     pub receive_calls: u64,
-    /// Datagrams that were no frame; dropped.
+    /// Datagrams that were no frame, and yet began as one; dropped. Others the kernel drops ([`Unqueued`]).
     pub garbage: u64,
     /// Frames that the kernel refused to send, for instance without a route; dropped.
     pub unsent: u64,
@@ -61,7 +63,7 @@ pub struct DatagramStats {
 
 /// A UDP socket that carries frames.
 pub struct DatagramSocket {
-    socket: UdpSocket,
+    socket: Arc<UdpSocket>,
     queue: Queue,
     inbox: Inbox,
     sends_trains: bool,
@@ -119,8 +121,9 @@ impl DatagramSocket {
         let _ = sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER_BYTES);
         let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER_BYTES);
         let takes_trains = sys::enable_receive_trains(socket.as_fd());
+        unqueued::filter(&socket);
         Ok(Self {
-            socket,
+            socket: Arc::new(socket),
             queue: Queue { bytes: Vec::new(), entries: Vec::with_capacity(QUEUED_FRAMES_MAX) },
             inbox: Inbox::new(),
             // Kernels that can receive trains can send them too.
@@ -456,6 +459,12 @@ impl DatagramSocket {
     #[must_use]
     pub fn wants_write(&self) -> bool {
         !self.queue.entries.is_empty() || self.bypass.as_ref().is_some_and(|it| it.has_unsent())
+    }
+
+    /// Counts what the kernel drops at this socket.
+    #[must_use]
+    pub fn unqueued(&self) -> Unqueued {
+        Unqueued::of(Arc::downgrade(&self.socket))
     }
 
     /// Counters since the socket was made.

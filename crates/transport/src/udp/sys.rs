@@ -1,7 +1,7 @@
-//! `sendmmsg`, `recvmmsg` and the two socket options for trains of datagrams.
+//! `sendmmsg`, `recvmmsg`, and the socket options for trains of datagrams, filters and counts of what was dropped.
 //!
 //! The `sendmmsg` of rustix 1.1 has no UDP control messages, so it can't tell the kernel how to cut
-//! a train. It has neither `recvmmsg` nor `UDP_GRO`. Its address types are used here.
+//! a train. It has neither `recvmmsg` nor these options. Its address types are used here.
 
 use std::mem::{self, MaybeUninit};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -167,6 +167,80 @@ pub(super) fn enable_receive_trains(socket: BorrowedFd<'_>) -> bool {
         )
     };
     outcome == 0
+}
+
+/// An instruction of a socket's filter (`linux/filter.h`).
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub(super) struct FilterStep(libc::sock_filter);
+
+impl FilterStep {
+    /// The accumulator becomes the length of what the filter sees.
+    pub(super) fn load_length() -> Self {
+        Self::new(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0, 0)
+    }
+
+    /// The accumulator becomes the four bytes at `offset`, in network order.
+    pub(super) fn load_word(offset: u32) -> Self {
+        Self::new(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset, 0)
+    }
+
+    /// Skips `steps` unless the accumulator is at least `value`.
+    pub(super) fn unless_at_least(value: u32, steps: u8) -> Self {
+        Self::new(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, value, steps)
+    }
+
+    /// Skips `steps` unless the accumulator is `value`.
+    pub(super) fn unless_equal(value: u32, steps: u8) -> Self {
+        Self::new(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, value, steps)
+    }
+
+    /// Ends with how many bytes to keep.
+    pub(super) fn end(kept: u32) -> Self {
+        Self::new(libc::BPF_RET | libc::BPF_K, kept, 0)
+    }
+
+    fn new(code: u32, value: u32, skips: u8) -> Self {
+        Self(libc::sock_filter { code: code as u16, jt: 0, jf: skips, k: value })
+    }
+}
+
+/// Lets `steps` decide what is queued at the socket. The kernel refuses steps that do not end, or leave themselves.
+pub(super) fn attach_filter(socket: BorrowedFd<'_>, steps: &[FilterStep]) -> Result<(), Errno> {
+    let program = libc::sock_fprog {
+        len: steps.len() as libc::c_ushort,
+        filter: steps.as_ptr().cast::<libc::sock_filter>().cast_mut(),
+    };
+    // SAFETY: the option's value is a program, whose address and length are given; it points to `steps`, which the
+    // kernel only reads, before it returns.
+    let outcome = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const program).cast(),
+            size_of_val(&program) as libc::socklen_t,
+        )
+    };
+    if outcome == 0 { Ok(()) } else { Err(last_error()) }
+}
+
+/// How many datagrams the kernel has dropped at the socket since it was made, modulo 2^32.
+pub(super) fn dropped(socket: BorrowedFd<'_>) -> Result<u32, Errno> {
+    // `linux/sock_diag.h`: nine numbers, the last of which is SK_MEMINFO_DROPS.
+    let mut numbers = [0_u32; 9];
+    let mut len_bytes = size_of_val(&numbers) as libc::socklen_t;
+    // SAFETY: the address and length of `numbers` are given.
+    let outcome = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            numbers.as_mut_ptr().cast(),
+            &raw mut len_bytes,
+        )
+    };
+    if outcome == 0 { Ok(numbers[8]) } else { Err(last_error()) }
 }
 
 fn put_segment_bytes(header: &mut libc::msghdr, control: &mut Control, segment_bytes: u16) {
