@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::os::fd::{AsFd, AsRawFd};
+use std::thread;
 use std::time::Instant;
 
 use mio::Interest;
@@ -23,6 +24,10 @@ use crate::node::refusals::{Dropped, Reason};
 /// Datagrams handled before the links are served again.
 const BURST_DATAGRAMS: u32 = 256;
 
+/// Refused datagrams of a burst after which the core is given up: whoever floods the port shall not hold it against the
+/// ranks that share it, which wait for a time slice otherwise.
+const REFUSED_BEFORE_YIELD: u32 = 32;
+
 /// The outcome of one attempt to receive a datagram.
 enum Taken {
     Nothing,
@@ -40,6 +45,7 @@ impl DataLoop {
         // One clock reading per burst, because one per frame is a tenth of the frame's cost. None
         // without a datagram, because most polls of the socket find nothing.
         let mut burst_time = None;
+        let mut refused = 0;
         self.holds_back = true;
         for _ in 0..BURST_DATAGRAMS {
             match self.take_datagram(&mut burst_time) {
@@ -48,12 +54,21 @@ impl DataLoop {
                     break;
                 }
                 Taken::Datagram => self.drain(),
-                Taken::Dropped(why) => self.counters.drop_datagram(why),
+                Taken::Dropped(why) => {
+                    self.counters.drop_datagram(why);
+                    refused += 1;
+                }
             }
             worked = true;
+            if refused == REFUSED_BEFORE_YIELD {
+                break;
+            }
         }
         self.holds_back = false;
         self.flush_datagrams();
+        if refused == REFUSED_BEFORE_YIELD {
+            thread::yield_now();
+        }
         worked
     }
 
