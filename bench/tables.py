@@ -135,6 +135,8 @@ def remarks(row):
         said.append(f"{row['peak_kib'] / 1024:.1f} MiB at most")
     if "refused" in row:
         said.append(f"{row['refused']:,.0f} packets refused")
+    if "ratio" in row:
+        said.append(f"ratio of pairs {row['ratio']:.3f}")
     if "gb_per_second" in row:
         said.append(f"{row['gb_per_second']:.2f} GB/s")
     return ", ".join(said)

@@ -90,7 +90,13 @@ ALSO = {
     "levels": (nodes("--hosts-per-leaf", "4"), KERNEL_CASES),
     "overlap": ({"plain MPICH": MPICH_ALONE, "tributary": with_knobs()},
                 ["overlap:8", "overlap:65536"]),
+    # What it costs to outlive aggregation nodes while none dies.
+    "failover": ({"off": with_knobs(FAILOVER="off"), "on": with_knobs(FAILOVER="on")},
+                 ["allreduce:8", "allreduce:65536"]),
 }
+
+# Tables whose variants are compared with their first, run by run: they differ by less than the machine does.
+PAIRED = ("failover",)
 
 
 # Tables that compare every path.
@@ -137,8 +143,14 @@ def measure_on(hosts, table, programs, arguments):
             lab.__exit__()
     return [{"table": table, "hosts": hosts, "variant": name, "case": case, "runs": runs,
              **{key: statistics.median(run[key] for run in runs)
-                for key in ("median_us", "call_median_us", "p99_us", "overlap_percent") if key in runs[0]}}
+                for key in ("median_us", "call_median_us", "p99_us", "overlap_percent") if key in runs[0]},
+             **({"ratio": ratio_of_pairs(runs, found[next(iter(variants)), case])} if table in PAIRED else {})}
             for (name, case), runs in found.items()]
+
+
+def ratio_of_pairs(runs, others):
+    """The median over rounds of one variant's time by another's."""
+    return statistics.median(run["median_us"] / other["median_us"] for run, other in zip(runs, others))
 
 
 def measure_groups(programs, arguments):
@@ -200,7 +212,8 @@ def print_also(rows):
         cores = f"  {row['cores_a_process']:.2f} cores each" if "cores_a_process" in row else ""
         refused = f"  {row['refused']:,.0f} packets refused" if "refused" in row else ""
         overlap = f"  overlap {row['overlap_percent']:.0f}%" if "overlap_percent" in row else ""
-        figures = f"{row['median_us']:>12.1f}{p99}{overlap}{cores}{refused}"
+        ratio = f"  ratio of pairs {row['ratio']:.3f}" if "ratio" in row else ""
+        figures = f"{row['median_us']:>12.1f}{p99}{overlap}{cores}{refused}{ratio}"
         print(f"{row['variant']:>24} {row['case']:>18} {figures}")
 
 
