@@ -1,7 +1,7 @@
 //! Links over TCP, between hosts.
 //!
 //! Sending costs one system call per frame (header and payload gathered), receiving one per batch:
-//! a read takes whatever has arrived, long frames one by one, and the frames in it are handed out in place. Nagle's delay
+//! a read takes whatever has arrived, and the frames in it are handed out in place. Nagle's delay
 //! is off and sending is not paced. Keep-alive is on, so that the kernel notices within 11 s
 //! when a host vanishes while the link is idle. If a host vanishes while bytes are in flight to it,
 //! the kernel notices only after its last retransmission, a quarter of a minute later (before Linux
