@@ -215,7 +215,7 @@ def judge(told):
     if is_refused and rejected and "1 passed; 1 failed" in told:
         return [*row, "no", "-", "-", rejected.strip()]
     instructions = first(r"Some\((\d+)\) instructions verified", told)
-    packets = first(r"(\d+) packets; Counters", told)
+    packets = first(r"Seen \{ packets: (\d+),", told)
     if first(rf"{MARK} ended (\d+)", told) != "0" or not instructions or not packets:
         loaded = f"loaded, {instructions} instructions verified" if instructions else "not loaded"
         raise Failure(f"kernel {release}: {loaded}, {packets or 'no'} packets compared")
