@@ -22,6 +22,8 @@ mod error;
 pub mod fault;
 mod link;
 pub mod machine;
+#[allow(unsafe_code, reason = "socket options that rustix does not wrap")]
+mod option;
 pub mod shm;
 mod socket;
 pub mod tcp;

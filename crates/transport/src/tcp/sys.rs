@@ -1,12 +1,13 @@
 //! System calls for which rustix has no safe function.
 
 use std::ffi::c_int;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, ioctl};
+
+use crate::option;
 
 /// `TCP_RTO_MAX_MS` of Linux's tcp.h: the maximum retransmission timeout in milliseconds, at least 1000. Since
 /// Linux 6.15.
@@ -32,22 +33,9 @@ pub(super) fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> usize {
 
 /// Segments that a TCP socket has sent again so far: `tcpi_total_retrans` of Linux's tcp.h. Zero for any other socket.
 pub(super) fn retransmissions(socket: BorrowedFd<'_>) -> u32 {
-    let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
-    let mut len_bytes = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the kernel writes that many bytes at most, and as many as it says, which live until the call has
-    // returned.
-    let outcome = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            info.as_mut_ptr().cast(),
-            &raw mut len_bytes,
-        )
-    };
-    // SAFETY: it was all zeros, which are a valid value, as are any numbers.
-    let info = unsafe { info.assume_init() };
-    if outcome == 0 { info.tcpi_total_retrans } else { 0 }
+    // SAFETY: the structure consists of numbers, of which any bytes are valid.
+    let info = unsafe { option::get::<libc::tcp_info>(socket, libc::IPPROTO_TCP, libc::TCP_INFO) };
+    info.map_or(0, |info| info.tcpi_total_retrans)
 }
 
 /// Sets the maximum retransmission timeout, which otherwise doubles up to 120 s while nothing is acknowledged: behind
@@ -73,22 +61,11 @@ pub(super) fn set_retransmit_after_min(
 
 /// Sets an option of TCP. False if the kernel does not know the option or refuses the value, which
 /// must be at least two of its clock ticks.
-fn set(socket: BorrowedFd<'_>, option: c_int, value: c_int) -> Result<bool, Errno> {
-    // SAFETY: the kernel reads one `int`, which lives until the call has returned.
-    let outcome = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            option,
-            (&raw const value).cast(),
-            size_of::<c_int>() as libc::socklen_t,
-        )
-    };
-    if outcome == 0 {
-        return Ok(true);
-    }
-    match Errno::from_io_error(&std::io::Error::last_os_error()) {
-        Some(error) if ![Errno::NOPROTOOPT, Errno::INVAL].contains(&error) => Err(error),
-        _ => Ok(false),
+fn set(socket: BorrowedFd<'_>, name: c_int, value: c_int) -> Result<bool, Errno> {
+    // SAFETY: the value of every option of TCP that is set here is an int.
+    match unsafe { option::set(socket, libc::IPPROTO_TCP, name, &value) } {
+        Ok(()) => Ok(true),
+        Err(Errno::NOPROTOOPT | Errno::INVAL) => Ok(false),
+        Err(error) => Err(error),
     }
 }

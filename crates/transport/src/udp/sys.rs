@@ -11,6 +11,8 @@ use rustix::io::Errno;
 use rustix::net::SocketAddrAny;
 use rustix::net::addr::{SocketAddrLen, SocketAddrStorage};
 
+use crate::option::{self, last_error};
+
 /// Messages in one system call.
 pub(super) const BATCH: usize = 32;
 
@@ -156,17 +158,8 @@ fn receive_up_to<const ROOM: usize>(
 /// Lets the kernel deliver several datagrams as one train. False if it can't.
 pub(super) fn enable_receive_trains(socket: BorrowedFd<'_>) -> bool {
     let on: libc::c_int = 1;
-    // SAFETY: the option's value is an int, whose address and length are given.
-    let outcome = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_UDP,
-            UDP_GRO,
-            (&raw const on).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    outcome == 0
+    // SAFETY: the option's value is an int.
+    unsafe { option::set(socket, libc::SOL_UDP, UDP_GRO, &on) }.is_ok()
 }
 
 /// An instruction of a socket's filter (`linux/filter.h`).
@@ -211,36 +204,16 @@ pub(super) fn attach_filter(socket: BorrowedFd<'_>, steps: &[FilterStep]) -> Res
         len: steps.len() as libc::c_ushort,
         filter: steps.as_ptr().cast::<libc::sock_filter>().cast_mut(),
     };
-    // SAFETY: the option's value is a program, whose address and length are given; it points to `steps`, which the
-    // kernel only reads, before it returns.
-    let outcome = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_FILTER,
-            (&raw const program).cast(),
-            size_of_val(&program) as libc::socklen_t,
-        )
-    };
-    if outcome == 0 { Ok(()) } else { Err(last_error()) }
+    // SAFETY: the option's value is a program; it points to `steps`, with their number.
+    unsafe { option::set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program) }
 }
 
 /// How many datagrams the kernel has dropped at the socket since it was made, modulo 2^32.
 pub(super) fn dropped(socket: BorrowedFd<'_>) -> Result<u32, Errno> {
     // `linux/sock_diag.h`: nine numbers, the last of which is SK_MEMINFO_DROPS.
-    let mut numbers = [0_u32; 9];
-    let mut len_bytes = size_of_val(&numbers) as libc::socklen_t;
-    // SAFETY: the address and length of `numbers` are given.
-    let outcome = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MEMINFO,
-            numbers.as_mut_ptr().cast(),
-            &raw mut len_bytes,
-        )
-    };
-    if outcome == 0 { Ok(numbers[8]) } else { Err(last_error()) }
+    // SAFETY: any bytes are valid numbers.
+    let numbers: [u32; 9] = unsafe { option::get(socket, libc::SOL_SOCKET, libc::SO_MEMINFO)? };
+    Ok(numbers[8])
 }
 
 fn put_segment_bytes(header: &mut libc::msghdr, control: &mut Control, segment_bytes: u16) {
@@ -289,8 +262,4 @@ fn address(
     // the storage, as checked above.
     let name = unsafe { SocketAddrAny::new(storage, name_bytes) };
     name.try_into().ok()
-}
-
-fn last_error() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
