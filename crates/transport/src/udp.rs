@@ -8,6 +8,7 @@
 //! past the network stack.
 
 mod bypass;
+mod filter;
 mod inbox;
 mod queue;
 mod socket;
@@ -17,6 +18,7 @@ mod unqueued;
 
 pub use tributary_af_xdp::{Mode, OpenError, Port};
 
+pub use filter::FILTERED_CAPABILITIES_MAX;
 pub use socket::{Datagram, DatagramSocket, DatagramStats, MULTICAST_HOPS};
 pub use unqueued::Unqueued;
 

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use tributary_transport::udp::{DATAGRAM_PAYLOAD_BYTES_MAX, WHOLE_PAYLOAD_BYTES};
+use tributary_transport::udp::{
+    DATAGRAM_PAYLOAD_BYTES_MAX, FILTERED_CAPABILITIES_MAX, WHOLE_PAYLOAD_BYTES,
+};
 use tributary_transport::{AuthenticationKey, Datagram, DatagramSocket, SendError, Sent};
 use tributary_wire::frame::{
     Edge, HEADER_BYTES, Header, MAGIC, Message, Part, RetransmitState, Shape, Target, Versions,
@@ -144,6 +146,55 @@ fn what_is_no_frame_is_dropped_and_counted() {
     assert_eq!(frames[0].2, stranger.local_addr().unwrap());
     assert_eq!(receiver.unqueued().count(), 4, "the kernel drops what does not begin as a frame");
     assert_eq!(receiver.stats().garbage, 2);
+}
+
+/// Every capability and its neighbours, for as many capabilities as make each shape of a search.
+#[test]
+fn only_who_shows_a_known_capability_is_queued() {
+    let stranger = UdpSocket::bind(loopback()).unwrap();
+    let mut receiver = DatagramSocket::bind(loopback()).unwrap();
+    let address = receiver.address().unwrap();
+    let send = |header: &Header| {
+        stranger.send_to(&[&header.encode()[..], &[9]].concat(), address).unwrap();
+    };
+    // The first time may say that what came before is all.
+    let come = |receiver: &mut DatagramSocket| {
+        (0..2).find_map(|_| receiver.receive().unwrap().map(|datagram| datagram.frame.header))
+    };
+    let shown = |word: u32| {
+        let mut bytes = [7; 16];
+        bytes[..4].copy_from_slice(&word.to_be_bytes());
+        Capability::from_bytes(bytes)
+    };
+    let mut random = Pcg64::seed_from_u64(3);
+    let mut dropped = 0;
+    for count in [0, 1, 2, 4, 5, 9, 64, FILTERED_CAPABILITIES_MAX] {
+        let mut known: Vec<u32> = (0..count).map(|_| random.random()).collect();
+        if count > 1 {
+            (known[0], known[1]) = (0, u32::MAX);
+        }
+        receiver.queue_holders(known.iter().map(|word| shown(*word))).unwrap();
+        for word in known
+            .iter()
+            .chain(&[0, 1 << 31])
+            .flat_map(|&it| [it.wrapping_sub(1), it, it.wrapping_add(1)])
+        {
+            let mut header = header(word, 1);
+            header.edge.capability = shown(word);
+            send(&header);
+            let came = come(&mut receiver);
+            assert_eq!(came, known.contains(&word).then_some(header), "{word:#x} of {count}");
+            dropped += u64::from(came.is_none());
+        }
+        assert_eq!(receiver.unqueued().count(), dropped);
+    }
+    let too_many = (0..=FILTERED_CAPABILITIES_MAX as u32).map(shown);
+    assert!(receiver.queue_holders(too_many).is_err());
+    send(&header(1, 1));
+    assert_eq!(come(&mut receiver), None, "it keeps the filter that it had");
+    receiver.queue_frames().unwrap();
+    send(&header(1, 1));
+    assert_eq!(receive(&mut receiver, 1)[0].0, header(1, 1));
 }
 
 #[test]

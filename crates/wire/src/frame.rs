@@ -19,6 +19,7 @@ use crate::{
 };
 
 pub use authentication::{CODE_BYTES, announces_code, announcing_code, without_code};
+pub use layout::CAPABILITY_OFFSET;
 pub use shape::{Shape, ShapeError};
 pub use stream::{STREAM_BYTES_MAX, StreamRequest, StreamShape, StreamShapeError};
 pub use version::{Version, Versions};

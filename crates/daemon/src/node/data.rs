@@ -9,6 +9,7 @@ mod datagrams;
 mod groups;
 mod installed;
 mod kernel;
+mod strangers;
 mod traffic;
 mod waiting;
 mod waits;
@@ -38,6 +39,7 @@ use super::scheduling;
 use crate::shutdown::Shutdown;
 use groups::Removals;
 use installed::Installed;
+use strangers::Strangers;
 use waits::Waits;
 
 /// Events taken from the kernel at once.
@@ -86,6 +88,7 @@ pub(super) struct DataLoop {
     datagrams_active: bool,
     /// The kernel had no room for more datagrams.
     datagrams_full: bool,
+    strangers: Strangers,
     /// A batch is being made: queued datagrams are sent when it is complete.
     holds_back: bool,
     /// Where groups' results are multicast, by group id.
@@ -176,6 +179,7 @@ impl DataLoop {
             datagrams_signalled: true,
             datagrams_active: false,
             datagrams_full: false,
+            strangers: Strangers::default(),
             holds_back: false,
             multicast: Vec::new(),
             datagram_payload_max_bytes: options.datagram_payload_max_bytes,

@@ -183,6 +183,60 @@ fn strangers_datagrams_change_nothing_and_are_counted() {
     });
 }
 
+/// The kernel drops them after a while, at groups that come later, too; members notice nothing.
+#[test]
+fn strangers_who_go_on_do_not_reach_the_node() {
+    guarded(|| {
+        let fabric = fabric(2, 0);
+        let job = Job::admit(&fabric);
+        let [mut one, mut two] = pair(&fabric, &job);
+        let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let edge = Edge { capability: Capability::from_bytes([1; 16]), ..one.member.edge };
+        let forged = Header { edge, message: Message::Request(part(1, 0)) }.encode();
+        let forged = [&forged[..], &to_bytes(&[1e9])].concat();
+        let node = one.node;
+        let dropped =
+            |label: &str| metric(&fabric, "root", "tributary_node_datagrams_dropped_total", label);
+        let mut sent = 0.0;
+        let mut forge_until_filtered = || {
+            let before = dropped("not-queued");
+            eventually("the kernel drops them", || {
+                for _ in 0..10 {
+                    stranger.send_to(&forged, node).unwrap();
+                    sent += 1.0;
+                }
+                dropped("not-queued") > before
+            });
+            eventually("all are counted", || dropped("no-edge") + dropped("not-queued") == sent);
+        };
+        let sum = |members: [&mut DatagramMember; 2], number| {
+            let [one, two] = members;
+            one.ask(number, 1.0);
+            two.ask(number, f64::from(number));
+            for member in [one, two] {
+                assert_eq!(member.receive_sum(number).1, to_bytes(&[1.0 + f64::from(number)]));
+            }
+        };
+        forge_until_filtered();
+        let refused = dropped("no-edge");
+        assert!(refused >= 32.0, "the node refused {refused} itself");
+        sum([&mut one, &mut two], 0);
+        let group = job.group(&hosts(2), 2, 64);
+        let mut later = members(&group, Way::Tcp).into_iter().zip(&group.endpoints);
+        let mut open = || {
+            let (member, endpoint) = later.next().unwrap();
+            DatagramMember::open(member, &endpoint.address.tcp)
+        };
+        let [mut three, mut four] = [open(), open()];
+        forge_until_filtered();
+        for number in 0..20 {
+            sum([&mut three, &mut four], number);
+            sum([&mut one, &mut two], 1 + number);
+        }
+        assert!(dropped("no-edge") >= refused + 32.0, "a new group is told of no filter");
+    });
+}
+
 #[test]
 fn an_old_groups_datagrams_do_not_reach_the_new_one() {
     guarded(|| {

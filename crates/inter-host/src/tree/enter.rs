@@ -9,7 +9,7 @@ use tributary_transport::udp::{DATAGRAM_PAYLOAD_BYTES_MAX, WHOLE_PAYLOAD_BYTES};
 use tributary_transport::{
     AuthenticationKey, DatagramSocket, Link, ShmOptions, TcpOptions, connect_shm, connect_tcp,
 };
-use tributary_wire::control::{EndpointGrant, GroupGrant};
+use tributary_wire::control::{EndpointGrant, GroupGrant, MulticastGrant};
 use tributary_wire::frame::{Abort, AbortReason};
 
 use super::TreeMember;
@@ -102,7 +102,7 @@ impl TreeMember {
             );
         }
         if let (Some(datagrams), Some(multicast)) = (&mut datagrams, &group.multicast) {
-            datagrams.multicast_receiver = open_multicast_receiver(datagrams, &multicast.address);
+            datagrams.multicast_receiver = open_multicast_receiver(datagrams, multicast);
             if datagrams.multicast_receiver.is_some() {
                 endpoint.subscribe_multicast(multicast.capability);
             }
@@ -188,9 +188,17 @@ fn segment_max_bytes(payload_max_bytes: u32, channel: ChannelChoice) -> u32 {
 
 /// A socket that is subscribed to a group's multicast where its link starts; none if it can't be had, and
 /// then this member never tells the group's node of a subscription, and the node sends it every result.
-fn open_multicast_receiver(datagrams: &Datagrams, address: &str) -> Option<DatagramSocket> {
+fn open_multicast_receiver(
+    datagrams: &Datagrams,
+    multicast: &MulticastGrant,
+) -> Option<DatagramSocket> {
     let SocketAddr::V4(ours) = datagrams.socket.address().ok()? else { return None };
-    DatagramSocket::subscribe(address.parse().ok()?, *ours.ip()).ok()
+    let mut receiver =
+        DatagramSocket::subscribe(multicast.address.parse().ok()?, *ours.ip()).ok()?;
+    // Others may send to the address, and other groups have it too if there are many. Without a filter what is theirs
+    // is dropped here.
+    let _ = receiver.queue_holders([multicast.capability]);
+    Some(receiver)
 }
 
 /// A link, and what stands beside it.

@@ -3,7 +3,7 @@
 use core::num::NonZeroU16;
 
 use tributary_wire::frame::{Header, Message};
-use tributary_wire::{ChildIndex, Epoch, GroupId, Sequence};
+use tributary_wire::{Capability, ChildIndex, Epoch, GroupId, Sequence};
 
 use super::slot::Phase;
 use super::slots::From;
@@ -48,6 +48,15 @@ impl Node {
         let parent = group.parent.as_ref()?;
         let is_ours = parent.child == edge.child && parent.capability == edge.capability;
         is_ours.then_some(parent.port)
+    }
+
+    /// What datagrams of this node's edges show: a datagram with another capability has no port. There are new ones
+    /// after [`Node::install`] alone.
+    pub fn capabilities(&self) -> impl Iterator<Item = Capability> {
+        self.groups.iter().flatten().flat_map(|group| {
+            let children = group.children.iter().map(|child| child.capability);
+            children.chain(group.parent.iter().map(|parent| parent.capability))
+        })
     }
 
     /// A child takes datagrams, or not: answers whether this node does.

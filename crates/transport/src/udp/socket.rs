@@ -10,16 +10,18 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, sendto,
     socket_with, sockopt,
 };
+use tributary_wire::Capability;
 use tributary_wire::frame::{
     CODE_BYTES, HEADER_BYTES, Header, announces_code, announcing_code, without_code,
 };
 
 use super::DATAGRAM_PAYLOAD_BYTES_MAX;
 use super::bypass::Bypass;
+use super::filter;
 use super::inbox::{Inbox, RECEIVE_BATCH};
 use super::queue::{Entry, Queue, train};
 use super::sys::{self, BATCH, FEW, Outgoing};
-use super::unqueued::{self, Unqueued};
+use super::unqueued::Unqueued;
 use crate::link::check_announced;
 use crate::{
     Armed, AuthenticationCode, AuthenticationKey, Frame, ListenError, OsError, SendError, Sent,
@@ -121,7 +123,8 @@ impl DatagramSocket {
         let _ = sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER_BYTES);
         let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER_BYTES);
         let takes_trains = sys::enable_receive_trains(socket.as_fd());
-        unqueued::filter(&socket);
+        // Without a filter the process drops the same.
+        let _ = filter::queue_frames(socket.as_fd());
         Ok(Self {
             socket: Arc::new(socket),
             queue: Queue { bytes: Vec::new(), entries: Vec::with_capacity(QUEUED_FRAMES_MAX) },
@@ -459,6 +462,30 @@ impl DatagramSocket {
     #[must_use]
     pub fn wants_write(&self) -> bool {
         !self.queue.entries.is_empty() || self.bypass.as_ref().is_some_and(|it| it.has_unsent())
+    }
+
+    /// From now on the kernel drops frames that show none of `capabilities` as it does what is no frame, before this
+    /// process is woken for them. Not all of a capability is compared, so what is received has to be judged as before.
+    ///
+    /// A train that begins with such a frame is dropped whole. Only who forges the source of a peer can make one of that
+    /// peer's frames.
+    ///
+    /// # Errors
+    /// If they are more than [`FILTERED_CAPABILITIES_MAX`](super::FILTERED_CAPABILITIES_MAX) or the kernel refuses. Then
+    /// it drops what it dropped before.
+    pub fn queue_holders(
+        &mut self,
+        capabilities: impl IntoIterator<Item = Capability>,
+    ) -> Result<(), OsError> {
+        Ok(filter::queue_holders(self.socket.as_fd(), capabilities)?)
+    }
+
+    /// Ends what [`DatagramSocket::queue_holders`] began: from now on all frames are received.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn queue_frames(&mut self) -> Result<(), OsError> {
+        Ok(filter::queue_frames(self.socket.as_fd())?)
     }
 
     /// Counts what the kernel drops at this socket.

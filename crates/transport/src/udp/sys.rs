@@ -170,31 +170,45 @@ pub(super) struct FilterStep(libc::sock_filter);
 impl FilterStep {
     /// The accumulator becomes the length of what the filter sees.
     pub(super) fn load_length() -> Self {
-        Self::new(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0, 0)
+        Self::new(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0, (0, 0))
     }
 
     /// The accumulator becomes the four bytes at `offset`, in network order.
     pub(super) fn load_word(offset: u32) -> Self {
-        Self::new(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset, 0)
+        Self::new(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset, (0, 0))
     }
 
-    /// Skips `steps` unless the accumulator is at least `value`.
-    pub(super) fn unless_at_least(value: u32, steps: u8) -> Self {
-        Self::new(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, value, steps)
+    /// Skips `steps` if the accumulator is at least `value`.
+    pub(super) fn if_at_least(value: u32, steps: u8) -> Self {
+        Self::compare(libc::BPF_JGE, value, (steps, 0))
     }
 
-    /// Skips `steps` unless the accumulator is `value`.
-    pub(super) fn unless_equal(value: u32, steps: u8) -> Self {
-        Self::new(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, value, steps)
+    /// Skips `steps` if the accumulator is less than `value`.
+    pub(super) fn if_below(value: u32, steps: u8) -> Self {
+        Self::compare(libc::BPF_JGE, value, (0, steps))
+    }
+
+    /// Skips `steps` if the accumulator is `value`.
+    pub(super) fn if_equal(value: u32, steps: u8) -> Self {
+        Self::compare(libc::BPF_JEQ, value, (steps, 0))
+    }
+
+    /// Skips `steps`.
+    pub(super) fn jump(steps: u32) -> Self {
+        Self::new(libc::BPF_JMP | libc::BPF_JA, steps, (0, 0))
     }
 
     /// Ends with how many bytes to keep.
     pub(super) fn end(kept: u32) -> Self {
-        Self::new(libc::BPF_RET | libc::BPF_K, kept, 0)
+        Self::new(libc::BPF_RET | libc::BPF_K, kept, (0, 0))
     }
 
-    fn new(code: u32, value: u32, skips: u8) -> Self {
-        Self(libc::sock_filter { code: code as u16, jt: 0, jf: skips, k: value })
+    fn compare(comparison: u32, value: u32, skips: (u8, u8)) -> Self {
+        Self::new(libc::BPF_JMP | comparison | libc::BPF_K, value, skips)
+    }
+
+    fn new(code: u32, value: u32, (if_true, if_false): (u8, u8)) -> Self {
+        Self(libc::sock_filter { code: code as u16, jt: if_true, jf: if_false, k: value })
     }
 }
 
@@ -206,6 +220,18 @@ pub(super) fn attach_filter(socket: BorrowedFd<'_>, steps: &[FilterStep]) -> Res
     };
     // SAFETY: the option's value is a program; it points to `steps`, with their number.
     unsafe { option::set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program) }
+}
+
+/// Queues everything again. Without a filter there is nothing to do.
+pub(super) fn detach_filter(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    let ignored: libc::c_int = 0;
+    // SAFETY: the kernel wants room for a number, and does not use it.
+    let outcome =
+        unsafe { option::set(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &ignored) };
+    match outcome {
+        Err(Errno::NOENT) => Ok(()),
+        outcome => outcome,
+    }
 }
 
 /// How many datagrams the kernel has dropped at the socket since it was made, modulo 2^32.

@@ -1,45 +1,13 @@
-//! Datagrams that the kernel drops at the socket, before a process is woken for them.
-//!
-//! Owns the filter that drops what does not begin as a frame does, and the count of all that was dropped. The
-//! filter is no check: what passes is decoded as if there were none. It keeps strangers' datagrams from waking
-//! a process, which would take its core from others for each of them.
+//! Counts the datagrams that the kernel drops at a socket, before a process is woken for them.
 
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError, Weak};
 
-use tributary_wire::frame::{HEADER_BYTES, MAGIC};
+use super::sys;
 
-use super::sys::{self, FilterStep};
-
-/// A filter sees a datagram from its UDP header on.
-const UDP_HEADER_BYTES: u32 = 8;
-/// What a filter returns to keep a datagram as long as it is, and to drop it.
-const KEEP: u32 = u32::MAX;
-const DROP: u32 = 0;
-
-/// Lets the kernel drop what is shorter than a frame's header or does not begin with the magic. Empty datagrams
-/// are dropped, too.
-///
-/// Does nothing where the kernel has no filters: the process drops the same.
-pub(super) fn filter(socket: &UdpSocket) {
-    // A filter loads numbers in network order.
-    let magic = u32::from_be_bytes(MAGIC);
-    let _ = sys::attach_filter(
-        socket.as_fd(),
-        &[
-            FilterStep::load_length(),
-            FilterStep::unless_at_least(UDP_HEADER_BYTES + HEADER_BYTES as u32, 3),
-            FilterStep::load_word(UDP_HEADER_BYTES),
-            FilterStep::unless_equal(magic, 1),
-            FilterStep::end(KEEP),
-            FilterStep::end(DROP),
-        ],
-    );
-}
-
-/// Counts what the kernel has dropped at a socket: what does not begin as a frame, what has a wrong checksum, and
-/// what came while the socket's buffer was full. Can be asked from any thread, also when the socket is gone.
+/// Counts what the kernel has dropped at a socket: what the socket's filter did not let pass, what has a wrong checksum,
+/// and what came while the socket's buffer was full. Can be asked from any thread, also when the socket is gone.
 #[derive(Debug)]
 pub struct Unqueued {
     socket: Weak<UdpSocket>,

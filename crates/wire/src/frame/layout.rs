@@ -40,6 +40,9 @@ struct RawHeader {
 
 const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
 
+/// Where in a header the capability begins, for those who judge frames without decoding them.
+pub const CAPABILITY_OFFSET: usize = core::mem::offset_of!(RawHeader, capability);
+
 const KIND_JOIN: u8 = 1;
 const KIND_JOINED: u8 = 2;
 const KIND_REQUEST: u8 = 3;

@@ -57,6 +57,9 @@ impl DataLoop {
                 Taken::Dropped(why) => {
                     self.counters.drop_datagram(why);
                     refused += 1;
+                    if why == Dropped::NoEdge {
+                        self.on_stranger();
+                    }
                 }
             }
             worked = true;

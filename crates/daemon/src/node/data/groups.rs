@@ -55,6 +55,7 @@ impl DataLoop {
             self.remove(group, epoch);
         }
         let (group, epoch) = (install.group, install.epoch);
+        self.expect_new_capabilities();
         match self.try_install(install, upward) {
             Ok(()) => {
                 tracing::debug!("group {group} epoch {epoch} installed");
@@ -147,6 +148,12 @@ impl DataLoop {
         }
     }
 
+    fn forget(&mut self, group: GroupId) {
+        self.installed.remove(group);
+        self.forget_in_kernel(group);
+        self.expect_fewer_capabilities();
+    }
+
     pub(super) fn on_failed(&mut self, group: GroupId, epoch: Epoch, abort: Abort) {
         if abort.reason == AbortReason::Withdrawn {
             // The usual end of a job whose last members had not left yet.
@@ -154,15 +161,13 @@ impl DataLoop {
         } else {
             tracing::warn!("group {group} epoch {epoch} failed: {}", describe(abort));
         }
-        self.installed.remove(group);
-        self.forget_in_kernel(group);
+        self.forget(group);
         self.answers.push(NodeEvent::Failed { group, epoch, reason: describe(abort) });
     }
 
     pub(super) fn on_ended(&mut self, group: GroupId, epoch: Epoch) {
         tracing::debug!("group {group} epoch {epoch} ended");
-        self.installed.remove(group);
-        self.forget_in_kernel(group);
+        self.forget(group);
         self.answers.push(NodeEvent::Ended { group, epoch });
     }
 }
