@@ -76,15 +76,16 @@ def cases(measured):
         target = row["target"]
         verdict = "" if target is None else f"{target:g}, {'met' if ratio >= target else 'missed'}"
         ours = [min(medians[method] for method in methods) for methods in OURS.values()]
-        rows.append([str(row["hosts"]), case_name(row["operation"], row["bytes"]),
+        rows.append([str(row["hosts"]), split_case(row["case"]),
                      *(figure(medians[method]) for method in PLAIN), *map(figure, ours),
                      f"{ratio:.2f}", verdict])
     return table(["hosts", "case", *PLAIN.values(), *OURS, "ratio", "target"], rows)
 
 
 def split_case(case):
-    operation, _, size = case.partition(":")
-    return case_name(operation, int(size)) if size else operation
+    operation, *rest = case.split(":")
+    pattern = ", apart" if rest[1:] == ["apart"] else ""
+    return (case_name(operation, int(rest[0])) if rest else operation) + pattern
 
 
 def paths(measured, name):
@@ -118,9 +119,8 @@ def of_nodes(measured, name):
         if target is not None:
             tail = "met" if best["p99_us"] <= KERNEL_TAIL * best["call_median_us"] else "missed"
             verdict = f"{target:g}, {'met' if ratio >= target else 'missed'}; tail {tail}"
-        words = split_case(case.removesuffix(":apart")) + (", apart" if case.endswith(":apart") else "")
         figures = [f"{figure(row['call_median_us'])} / {figure(row['p99_us'])}" for row in (plain, *nodes)]
-        lines.append([str(hosts), words, *figures, f"{ratio:.2f}", verdict])
+        lines.append([str(hosts), split_case(case), *figures, f"{ratio:.2f}", verdict])
     return table([NODES_TABLES[name], "case", "best plain MPI", *NODES.values(), "ratio", "target"], lines)
 
 

@@ -6,7 +6,7 @@ import statistics
 import sys
 from typing import NamedTuple
 
-from labs import MPICH_UCX, OPEN_MPI, BenchLab
+from labs import MPICH_UCX, OPEN_MPI, BenchLab, case_of
 
 # The payload that fits a packet: such a segment goes as a datagram, and its result by multicast.
 PACKET_BYTES = "1388"
@@ -107,12 +107,6 @@ HOSTS = {"kernel": (2, 4, 8)}
 
 # All further tables, in the order of measurement.
 TABLES = [*ALSO, "groups", "memory", "throughput", "flood"]
-
-
-def case_of(line):
-    """The case that a line of figures is of."""
-    pattern = ":apart" if line.get("is_apart") else ""
-    return f"{line['operation']}:{line['bytes']}{pattern}"
 
 
 def measure_also(table, programs, arguments):

@@ -42,6 +42,12 @@ def waiting(processes):
             "TRIBUTARY_WAIT": "sleep" if is_crowded else "spin"}
 
 
+def case_of(line):
+    """The case that a line of figures is of."""
+    pattern = ":apart" if line.get("is_apart") else ""
+    return f"{line['operation']}:{line['bytes']}{pattern}"
+
+
 def compile_program(mpi, arguments):
     arguments.build.mkdir(parents=True, exist_ok=True)
     target = arguments.build / f"bench-{mpi}"
@@ -97,9 +103,9 @@ class BenchLab(Lab):
     def run(self, method, hosts, cases, programs, arguments):
         """Microseconds by case; ends this program if the run fails."""
         mpi, is_plain, environment = METHODS[method]
-        words = [f"{operation}:{size}" for operation, size, _ in cases]
+        words = [case for case, _ in cases]
         lines = self.lines(method, (mpi, is_plain, environment), hosts, words, programs, arguments)
-        return {(line["operation"], line["bytes"]): line["median_us"] for line in lines}
+        return {case_of(line): line["median_us"] for line in lines}
 
     def measuring(self, method, hosts, cases, programs, arguments):
         """The command that runs the program on the lab's first hosts."""

@@ -24,14 +24,13 @@ const DROP: u32 = 0;
 const COMPARED_MAX: usize = 4;
 
 /// Queues frames alone: the kernel drops what is shorter than a frame's header or does not begin with the magic.
-/// Empty datagrams are dropped, too.
+/// Empty datagrams are dropped, too. Where the kernel has no filters everything is queued: the process drops the same.
 ///
 /// # Errors
-/// If the kernel refuses; then everything is queued.
+/// If the kernel neither takes this filter nor gives up the one before.
 pub(super) fn queue_frames(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     let mut steps = must_begin_as_frame();
     steps.push(FilterStep::end(KEEP));
-    // Without a filter the process drops the same.
     sys::attach_filter(socket, &steps).or_else(|_| sys::detach_filter(socket))
 }
 

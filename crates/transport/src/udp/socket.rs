@@ -123,7 +123,7 @@ impl DatagramSocket {
         let _ = sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER_BYTES);
         let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER_BYTES);
         let takes_trains = sys::enable_receive_trains(socket.as_fd());
-        // Without a filter the process drops the same.
+        // There was no filter before, so there is nothing that the kernel could keep.
         let _ = filter::queue_frames(socket.as_fd());
         Ok(Self {
             socket: Arc::new(socket),
@@ -483,7 +483,7 @@ impl DatagramSocket {
     /// Ends what [`DatagramSocket::queue_holders`] began: from now on all frames are received.
     ///
     /// # Errors
-    /// If the kernel refuses.
+    /// If the kernel neither takes another filter nor gives up the one that it has.
     pub fn queue_frames(&mut self) -> Result<(), OsError> {
         Ok(filter::queue_frames(self.socket.as_fd())?)
     }

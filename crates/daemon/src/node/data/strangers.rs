@@ -38,13 +38,16 @@ impl DataLoop {
 
     /// A group is about to be installed, whose capabilities no filter knows.
     pub(super) fn expect_new_capabilities(&mut self) {
-        if let Some(socket) = &mut self.datagrams
-            && self.strangers.are_filtered
-            && let Err(error) = socket.queue_frames()
-        {
-            tracing::error!("the kernel still drops new groups' datagrams: {error}");
+        self.strangers.refused = 0;
+        if !self.strangers.are_filtered {
+            return;
         }
-        self.strangers = Strangers::default();
+        let Some(socket) = &mut self.datagrams else { return };
+        match socket.queue_frames() {
+            Ok(()) => self.strangers.are_filtered = false,
+            // Their members get no answers by datagram, and go on over their links.
+            Err(error) => tracing::error!("the kernel drops new groups' datagrams: {error}"),
+        }
     }
 
     /// A group has gone. Its capabilities pass until strangers' frames come again.
