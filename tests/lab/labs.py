@@ -141,17 +141,17 @@ class BenchLab(Lab):
 
     def node_peak_kib(self):
         """The peak memory of the aggregation node's process (VmHWM)."""
-        found = self.ask_node("grep VmHWM $it/status").split()
+        found = self.ask_node("leaf0-an", "grep VmHWM $it/status").split()
         return int(found[found.index("VmHWM:") + 1])
 
-    def node_cpu_seconds(self):
-        """The processor time that the aggregation node's process has used."""
+    def node_cpu_seconds(self, member="leaf0-an"):
+        """The processor time that an aggregation node's process has used."""
         # Fields 14 and 15 of proc_pid_stat(5), counted from behind the name in parentheses.
-        fields = self.ask_node("cat $it/stat").rsplit(")", 1)[1].split()
+        fields = self.ask_node(member, "cat $it/stat").rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def ask_node(self, command):
-        """The output of a shell command about the aggregation node's process, whose folder is $it."""
-        return self.output("leaf0-an", "sh", "-c", "for it in /proc/[0-9]*; do "
+    def ask_node(self, member, command):
+        """The output of a shell command about an aggregation node's process, whose folder is $it."""
+        return self.output(member, "sh", "-c", "for it in /proc/[0-9]*; do "
                            "[ \"$(readlink $it/ns/net)\" = \"$(readlink /proc/self/ns/net)\" ] && "
                            f"grep -qz '^node$' $it/cmdline && {command}; done; true")

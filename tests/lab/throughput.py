@@ -1,6 +1,7 @@
-"""The input that an aggregation node takes with one core, beside the rates of the machine's memory and
-loopback, measured in the same minute."""
+"""The input that aggregation nodes take with one core each, beside the rates of the machine's memory and
+loopback, measured in the same minute. A node has one data thread, so two threads are two nodes."""
 
+import contextlib
 import ctypes
 import os
 import socket
@@ -11,8 +12,10 @@ import time
 from labs import MPICH_UCX, BenchLab
 
 INPUT_BYTES = 16 << 20
-# Long segments one by one, or a stream; both through the tree.
-VARIANTS = {"segments": {}, "stream": {"TRIBUTARY_STREAM_MIN": "1"}}
+SEGMENTS, STREAM = {}, {"TRIBUTARY_STREAM_MIN": "1"}
+# How many nodes take the hosts' input, each its share of the hosts; and whether long segments one by one or a stream.
+VARIANTS = {"segments": (1, SEGMENTS), "stream": (1, STREAM),
+            "segments, two nodes": (2, SEGMENTS), "stream, two nodes": (2, STREAM)}
 
 COPIED_BYTES = 64 << 20
 COPIES = 8
@@ -70,25 +73,34 @@ def send_until_killed(kind, address):
 
 
 def measure_throughput(programs, arguments):
-    """GB of input for each second of processor time that the node used, and the machine's rates."""
+    """GB of input for each second of processor time that the nodes used, and the machine's rates."""
     found = {(variant, "allreduce"): [] for variant in VARIANTS}
     rates = {"memory copy": copy_rate,
              "TCP loopback": lambda: loopback_rate(socket.SOCK_STREAM),
              "UDP loopback": lambda: loopback_rate(socket.SOCK_DGRAM)}
     found |= {(rate, "machine"): [] for rate in rates}
-    with BenchLab(arguments.also_hosts, arguments) as lab:
+    hosts = arguments.also_hosts
+    with contextlib.ExitStack() as stack:
+        labs = {nodes: stack.enter_context(BenchLab(hosts, arguments, ("--hosts-per-leaf", str(hosts // nodes))))
+                for nodes in sorted({nodes for nodes, _ in VARIANTS.values()})}
         for number in range(arguments.rounds):
             print(f"round {number + 1} of {arguments.rounds}: throughput", file=sys.stderr, flush=True)
-            for variant, settings in VARIANTS.items():
-                environment = {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "tree", **settings}
-                before = lab.node_cpu_seconds()
-                line, = lab.lines("throughput", ("mpich", False, environment), arguments.also_hosts,
-                                  [f"allreduce:{INPUT_BYTES}"], programs, arguments)
-                used = lab.node_cpu_seconds() - before
-                taken = line["calls_in_all"] * arguments.also_hosts * INPUT_BYTES
-                found[variant, "allreduce"].append(taken / used / 1e9)
+            for variant, (nodes, settings) in VARIANTS.items():
+                found[variant, "allreduce"].append(
+                    taken_each_second(labs[nodes], nodes, settings, programs, arguments))
             for rate, measured in rates.items():
                 found[rate, "machine"].append(measured())
     return [{"table": "throughput", "variant": variant, "case": case, "runs": runs,
              "gb_per_second": statistics.median(runs)}
             for (variant, case), runs in found.items()]
+
+
+def taken_each_second(lab, nodes, settings, programs, arguments):
+    """GB of hosts' input for each second of processor time that these nodes used."""
+    members = [f"leaf{leaf}-an" for leaf in range(nodes)]
+    environment = {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "tree", **settings}
+    before = sum(map(lab.node_cpu_seconds, members))
+    line, = lab.lines("throughput", ("mpich", False, environment), arguments.also_hosts,
+                      [f"allreduce:{INPUT_BYTES}"], programs, arguments)
+    used = sum(map(lab.node_cpu_seconds, members)) - before
+    return line["calls_in_all"] * arguments.also_hosts * INPUT_BYTES / used / 1e9

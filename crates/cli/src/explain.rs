@@ -25,6 +25,7 @@ pub(crate) fn print(typed: &str, flags: &ConfigFlags, settings: Settings) -> any
         hosts: flags.hosts as u32,
         ranks_per_host: flags.ppn as u32,
         share_a_kernel: flags.one_kernel,
+        nodes_in_kernel: flags.nodes_in_kernel,
     };
     let mut explanation = explain(&settings, &tuning, case);
     if !has_manager && case.hosts > 1 {

@@ -1,5 +1,6 @@
 //! The tables as they lie in memory that the program in the kernel shares: `ebpf/tables.h`, mirrored.
 
+use tributary_wire::control::KernelState;
 use tributary_wire::frame::Version;
 
 /// Most children of a group.
@@ -21,6 +22,10 @@ pub const PLACES: usize = 64;
 pub const SLOTS_PER_PLACE: usize = 32;
 
 pub(crate) const SLOTS: usize = PLACES * SLOTS_PER_PLACE;
+
+// The manager tells members by these whether their group is taken.
+const _: () = assert!(CHILDREN_MAX == KernelState::CHILDREN_MAX);
+const _: () = assert!(SLOTS_PER_PLACE == 2 * KernelState::OSOS_MAX as usize);
 
 #[derive(Clone, Copy, Default)]
 #[repr(C)]

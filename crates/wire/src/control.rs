@@ -64,6 +64,13 @@ pub enum KernelState {
     Unavailable(String),
 }
 
+impl KernelState {
+    /// Most children of a node in a group whose segments it takes inside the kernel.
+    pub const CHILDREN_MAX: usize = 16;
+    /// Most segments in flight in such a group.
+    pub const OSOS_MAX: u16 = 16;
+}
+
 /// The body of `POST /v1/nodes`: a node, and what it has from the time of another manager, or from before it
 /// lost its connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -461,6 +468,9 @@ pub struct GroupGrant {
     /// What the group may stream; none if nothing. No wider than was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<StreamTerms>,
+    /// Whether all its nodes take its short segments inside the kernel. Managers that do not say it are older.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub in_kernel: bool,
     /// One per host of the request, in its order.
     pub endpoints: Vec<EndpointGrant>,
     /// Where its results are multicast; none if they are not.

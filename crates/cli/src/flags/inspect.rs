@@ -119,6 +119,10 @@ pub(crate) struct ConfigFlags {
     #[arg(long, requires = "explain")]
     pub(crate) one_kernel: bool,
 
+    /// The tree's aggregation nodes take short segments inside the kernel (`tributary node --kernel`)
+    #[arg(long, requires = "explain")]
+    pub(crate) nodes_in_kernel: bool,
+
     /// Write one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,

@@ -16,6 +16,11 @@ const TREE_BYTES_MAX: u64 = 1024;
 /// ms each way for so much, 0.4 ms for 64 KiB.
 const LINEAR_BYTES_MAX: u64 = 4096;
 
+/// What nodes inside the kernel take of the time that processes take, for up to so many bytes: 0.70 to 0.87 of it at 4
+/// hosts, 0.74 to 0.92 at 8 (docs/benchmarks.md). Longer vectors gain nothing.
+const KERNEL_SHARE: f64 = 0.75;
+const KERNEL_BYTES_MAX: u64 = 256;
+
 /// The figures that say something of `hosts` hosts, which share a kernel or have a network between them.
 pub(super) fn figures_of(hosts: u32, share_a_kernel: bool) -> Vec<Measurement> {
     let rows = figures().measurements.iter().copied();
@@ -38,6 +43,17 @@ fn of_many(hosts: u32, row: Measurement) -> Option<Measurement> {
         Method::Direct if row.algorithm == AlgorithmChoice::Linear => None,
         Method::Direct => Some(Measurement { algorithm: AlgorithmChoice::Auto, ..row }),
     }
+}
+
+/// What figures of nodes that are processes say of nodes inside the kernel.
+pub(super) fn inside_the_kernel(rows: &[Measurement]) -> Vec<Measurement> {
+    let inside = |row: &Measurement| {
+        let is_faster =
+            row.method == Method::Tree && carried_bytes(row, row.hosts) <= KERNEL_BYTES_MAX;
+        let share = if is_faster { KERNEL_SHARE } else { 1.0 };
+        Measurement { time_us: row.time_us * share, ..*row }
+    };
+    rows.iter().map(inside).collect()
 }
 
 /// The length of the vector between hosts: where each has a part of its own, or must know those of all before it, the
@@ -105,6 +121,24 @@ mod tests {
         ] {
             let best = best(hosts, len_bytes, false);
             assert_eq!(best.method, method, "{hosts} hosts, {len_bytes} B");
+        }
+    }
+
+    #[test]
+    fn nodes_inside_the_kernel_are_faster_than_one_host_in_the_middle() {
+        use CollectiveKind::{Allreduce, Barrier, Broadcast, ReduceScatter};
+        let method = |kind, hosts, len_bytes| {
+            let rows = inside_the_kernel(&figures_of(hosts, false));
+            Table::fastest(&rows, hosts, hosts).rule(kind, len_bytes).unwrap().method
+        };
+        for hosts in 3..=16 {
+            assert_eq!(method(Allreduce, hosts, 8), Method::Tree, "{hosts} hosts");
+            assert_eq!(method(Barrier, hosts, 0), Method::Tree, "{hosts} hosts");
+        }
+        for (kind, len_bytes) in
+            [(Allreduce, 4096), (Allreduce, 1 << 20), (ReduceScatter, 8), (Broadcast, 8)]
+        {
+            assert_eq!(method(kind, 4, len_bytes), Method::Direct, "{kind:?} of {len_bytes} B");
         }
     }
 

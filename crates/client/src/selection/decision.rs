@@ -24,6 +24,8 @@ pub(crate) struct Decision {
     pub(super) table: Table,
     /// The same where the tree can't be had.
     pub(super) direct_table: Table,
+    /// The same where nodes take short segments inside the kernel; none if that changes nothing.
+    pub(super) kernel_table: Option<Table>,
     named_algorithm: AlgorithmChoice,
     costs: Option<CostsRow>,
     pub(super) leaders: Option<u32>,
@@ -90,6 +92,11 @@ impl Decision {
             BetweenHosts::Tree => fastest(Some(Method::Tree)),
             BetweenHosts::Direct => direct_table.clone(),
         };
+        // Whoever measured the system measured its nodes as they are.
+        let kernel_table = (basis == Basis::BuiltIn).then(|| {
+            let inside = built_in::inside_the_kernel(&measurements);
+            Table::fastest(&inside, hosts.count, hosts.ranks)
+        });
         let (opens_tree, opens_direct) = match (settings.between_hosts, basis) {
             (BetweenHosts::Tree, _) => (true, false),
             (BetweenHosts::Direct, _) => (false, true),
@@ -108,6 +115,7 @@ impl Decision {
             basis,
             table,
             direct_table,
+            kernel_table,
             named_algorithm: settings.direct_algorithm,
             costs: tuning.costs,
             leaders: settings.leaders,

@@ -31,6 +31,8 @@ pub struct Case {
     pub ranks_per_host: u32,
     /// Whether the hosts are of one kernel, as containers and labs are.
     pub share_a_kernel: bool,
+    /// Whether the tree's nodes take short segments inside the kernel.
+    pub nodes_in_kernel: bool,
 }
 
 /// The path of a [`Case`], and why it is that one.
@@ -88,6 +90,7 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
     let basis = decision.basis;
     let opened = Opened {
         tree: decision.opens_tree,
+        in_kernel: case.nodes_in_kernel,
         direct_leaders: if decision.opens_direct {
             decision.leaders_max(case.ranks_per_host)
         } else {
@@ -97,13 +100,21 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
         ranks,
         is_in_host_order: true,
     };
-    let rule = decision.table.rule(case.collective, case.len_bytes).copied();
+    let may_fall_back = decision.opens_tree && decision.falls_back;
+    let mut rows = measurements(basis, tuning, case.hosts, case.share_a_kernel);
+    let mut selection = Selection::between_hosts(decision, opened);
+    let rule = selection.table.rule(case.collective, case.len_bytes).copied();
     let mut reasons = vec![reason(basis, settings, case, rule.is_some())];
-    if decision.opens_tree && decision.falls_back {
+    if basis == Basis::BuiltIn && case.nodes_in_kernel {
+        rows = built_in::inside_the_kernel(&rows);
+        reasons.push(
+            "The tree's nodes are inside the kernel, which takes a quarter off short vectors"
+                .to_owned(),
+        );
+    }
+    if may_fall_back {
         reasons.push("Where the manager refuses a group, direct links carry it".to_owned());
     }
-    let rows = measurements(basis, tuning, case.hosts, case.share_a_kernel);
-    let mut selection = Selection::between_hosts(decision, opened);
     if let Some(longest) = exceeded(selection.longest_bytes(case.collective), case) {
         let knobs = [BETWEEN_REDUCE_SCATTER_MAX, BETWEEN_ALLGATHER_MAX, BETWEEN_SCAN_MAX];
         return too_long(case.collective, longest, knobs);
@@ -248,8 +259,14 @@ mod tests {
             found.map(|(_, value)| (*value).to_owned())
         };
         let settings = Settings::from_environment(set).unwrap();
-        let case =
-            Case { collective, len_bytes: 65_536, hosts, ranks_per_host: 1, share_a_kernel: false };
+        let case = Case {
+            collective,
+            len_bytes: 65_536,
+            hosts,
+            ranks_per_host: 1,
+            share_a_kernel: false,
+            nodes_in_kernel: false,
+        };
         explain(&settings, &Tuning::default(), case)
     }
 

@@ -6,8 +6,8 @@
 //! or the [built-in figures](built_in); the cost model decides the rest ([`model`]). [`explain`] prints
 //! the answer and its reason from the same code.
 //!
-//! Every answer is a function of rank 0's settings, the placement, the collective and its length, so
-//! that all ranks of a communicator come to the same. Must not know how operations run.
+//! Every answer is a function of rank 0's settings, the placement, what the manager granted, the collective and its
+//! length, so that all ranks of a communicator come to the same. Must not know how operations run.
 
 mod built_in;
 mod decision;
@@ -141,6 +141,8 @@ struct Question {
 pub(crate) struct Opened {
     /// Whether it has a group in the tree.
     pub(crate) tree: bool,
+    /// Whether the tree's nodes take short segments inside the kernel.
+    pub(crate) in_kernel: bool,
     /// Leaders of each host that have direct links; 0 where there are none.
     pub(crate) direct_leaders: u32,
     pub(crate) hosts: u32,
@@ -157,14 +159,17 @@ impl Selection {
 
     /// For a communicator of several.
     pub(crate) fn between_hosts(decision: Decision, opened: Opened) -> Self {
-        let Opened { tree, direct_leaders, hosts, ranks, is_in_host_order } = opened;
+        let Opened { tree, in_kernel, direct_leaders, hosts, ranks, is_in_host_order } = opened;
         let asked = decision.limits;
         let mut selection = Self {
             default_method: Some(if tree { Method::Tree } else { Method::Direct }),
             model: decision.model(),
             leaders: decision.leaders,
             sub_partitions: decision.sub_partitions,
-            table: if tree { decision.table } else { decision.direct_table },
+            table: match tree {
+                true => decision.kernel_table.filter(|_| in_kernel).unwrap_or(decision.table),
+                false => decision.direct_table,
+            },
             leaders_max: direct_leaders,
             hosts,
             ranks,

@@ -48,7 +48,14 @@ pub(super) fn join(
     }
     let (hosts, ranks) = (placement.hosts.len() as u32, placement.ranks());
     let is_in_host_order = placement.is_in_host_order();
-    let opened = Opened { tree: tree.is_some(), direct_leaders, hosts, ranks, is_in_host_order };
+    let opened = Opened {
+        tree: tree.is_some(),
+        in_kernel: tree.as_ref().is_some_and(|tree| tree.in_kernel),
+        direct_leaders,
+        hosts,
+        ranks,
+        is_in_host_order,
+    };
     let selection = Selection::between_hosts(decision, opened);
     let mut joined = Joined {
         methods: InterHostMethods { tree: None, direct: links },

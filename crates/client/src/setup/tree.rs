@@ -22,6 +22,8 @@ pub(super) struct Joined {
     pub(super) stream: Option<StreamUse>,
     /// What carries data between leaders and the tree, for the report.
     pub(super) carriers: String,
+    /// Whether its nodes took short segments inside the kernel when it was granted.
+    pub(super) in_kernel: bool,
 }
 
 /// Asks for a group and takes its places. Vectors from `stream_min_bytes` on are streamed, if the group
@@ -45,7 +47,8 @@ pub(super) fn join(
     let carriers = summary(&leaders.collect::<Vec<_>>(), &placement.hosts);
     let member = failover::Member { member, grant: &grant, stream, label };
     let Prepared { tree, without } = failover::prepare(context, bootstrap, placement, member)?;
-    Ok(Joined { tree, without_failover: without, stream, carriers })
+    let in_kernel = grant.in_kernel;
+    Ok(Joined { tree, without_failover: without, stream, carriers, in_kernel })
 }
 
 /// What carries the hosts' data, in a few words.

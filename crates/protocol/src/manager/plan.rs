@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 use tributary_topology::{GroupChild, GroupTree};
 use tributary_wire::control::{
     ChildGrant, EndpointGrant, ExternalReceiverGrant, GroupGrant, GroupInstall, GroupKeys,
-    GroupRecord, GroupRequest, MulticastGrant, NodeAddress, ParentGrant, StreamInstall,
+    GroupRecord, GroupRequest, KernelState, MulticastGrant, NodeAddress, ParentGrant,
+    StreamInstall,
 };
 use tributary_wire::frame::Version;
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
@@ -108,6 +109,16 @@ impl Draft<'_> {
         self.capabilities[node][usize::from(child.0)]
     }
 
+    /// Whether all nodes take the group's short segments inside the kernel.
+    fn is_in_kernel(&self) -> bool {
+        let fits = self.keys.is_none() && self.terms.osos <= KernelState::OSOS_MAX;
+        fits && self.tree.nodes().iter().all(|part| {
+            let state = &self.nodes.named(&part.name).1.kernel;
+            part.children.len() <= KernelState::CHILDREN_MAX
+                && matches!(state, Some(KernelState::At(_)))
+        })
+    }
+
     /// A node's part.
     fn install(&self, node: usize) -> GroupInstall {
         let Terms { group, epoch, frame_version, osos, payload_max_bytes, stream } = self.terms;
@@ -151,6 +162,7 @@ impl Draft<'_> {
             osos,
             payload_max_bytes,
             stream: stream.map(|stream| stream.terms),
+            in_kernel: self.is_in_kernel(),
             endpoints: endpoints.collect(),
             multicast: self.multicast.clone(),
             external_receiver: self.external_receiver.map(|capability| {

@@ -394,6 +394,31 @@ fn the_shortest_node_bounds_the_segments() {
 }
 
 #[test]
+fn a_grant_says_whether_all_nodes_are_inside_the_kernel() {
+    let mut site = site();
+    let job = site.job();
+    let move_inside = |site: &mut Site, name: &str, state| {
+        let inside = NodeRegistration { kernel: Some(state), ..registration(name, 8, 64) };
+        site.manager.handle_node_gone(site.node[name]);
+        let node = site.manager.register_node(inside).unwrap();
+        site.node.insert(name.into(), node);
+        site.drain();
+    };
+    let at = || KernelState::At(vec!["eth0".into()]);
+    assert!(!site.grant(&job, &["h0", "h1"], 4).in_kernel);
+    move_inside(&mut site, "leaf0", KernelState::Unavailable("no JIT".into()));
+    assert!(!site.grant(&job, &["h0", "h1"], 4).in_kernel);
+    move_inside(&mut site, "leaf0", at());
+    assert!(site.grant(&job, &["h0", "h1"], 16).in_kernel);
+    assert!(!site.grant(&job, &["h0", "h1"], 17).in_kernel, "more than the program holds");
+    assert!(!site.grant(&job, &ACROSS, 4).in_kernel, "the others are processes");
+    for name in ["leaf1", "root"] {
+        move_inside(&mut site, name, at());
+    }
+    assert!(site.grant(&job, &ACROSS, 4).in_kernel);
+}
+
+#[test]
 fn without_nodes_there_is_no_tree() {
     let mut manager = Manager::new(ManagerConfig::default(), Fabric::new(), SEED);
     let job = manager
