@@ -23,7 +23,8 @@ KERNEL_TARGETS = {("kernel", 8, "allreduce:8"): 4.0, ("kernel", 8, "barrier:0"):
 KERNEL_TAIL = 2.5
 # Tables of nodes as processes and inside the kernel, with what stands above their hosts; and their columns.
 NODES_TABLES = {"kernel": "hosts", "levels": "hosts, two levels"}
-NODES = {"process": "node: process", "kernel": "node: kernel", "kernel, AF_XDP": "kernel, members by AF_XDP"}
+NODES = {"process": "node: process", "kernel": "node: kernel", "kernel, AF_XDP": "kernel, members by AF_XDP",
+         "chosen": "kernel, path as chosen"}
 
 
 def parse_arguments():

@@ -108,7 +108,7 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
     if basis == Basis::BuiltIn && case.nodes_in_kernel {
         rows = built_in::inside_the_kernel(&rows);
         reasons.push(
-            "The tree's nodes are inside the kernel, which takes a quarter off short vectors"
+            "The tree's nodes are inside the kernel, which takes a third off short vectors"
                 .to_owned(),
         );
     }
