@@ -207,12 +207,16 @@ def check_multicast(name, arrives, program, arguments):
 
 def check_kernel(name, program, arguments):
     """Short segments are completed inside the kernel or gathered there, the others by the process, and all are right,
-    whatever carries them."""
+    whatever carries them. Without a path named, four hosts meet there too."""
     for channel, carrier in KERNEL_CHANNELS.items():
         environment = {"TRIBUTARY_CHANNEL": channel, "TRIBUTARY_BETWEEN_HOSTS": "tree"}
         counts = run_program("mpich", name, 4, 1, program, arguments, environment)
         if world_of(counts)["carriers"] != carrier:
             raise Failure(f"{channel}: carried by {world_of(counts)['carriers']!r}")
+    chosen = run_program("mpich", name, 4, 1, program, arguments, {"TRIBUTARY_BETWEEN_HOSTS": "auto"})
+    barriers = world_of(chosen)["collectives"]["barrier"]
+    if barriers["direct"] != 0 or barriers["in_tree"] == 0:
+        raise Failure(f"barriers do not go where nodes are inside the kernel: {barriers}")
     code, text = bounded(on(name, KERNEL_NODE, arguments, sys.executable, "-c", KERNEL_COUNTS), 60)
     found = dict(line.split() for line in text.splitlines() if line.startswith("tributary_node_kernel_"))
     results, gathered, passed = (int(found.get(f"tributary_node_kernel_{what}_total", 0))
