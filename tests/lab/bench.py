@@ -56,7 +56,7 @@ def parse_arguments():
     parser.add_argument("--hosts", default="2,4,8", help="numbers of hosts (default %(default)s)")
     parser.add_argument("--hosts-per-leaf", type=int, default=8,
                         help="shape of the lab (default %(default)s: one switch)")
-    parser.add_argument("--nodes", default="all", help="which switches have a node: all, spine")
+    parser.add_argument("--nodes", default="all", help="where nodes are: all, spine, inside")
     parser.add_argument("--node-spin", type=int, default=50,
                         help="microseconds nodes poll before they sleep (default %(default)s)")
     parser.add_argument("--loss", default="0", help="percentage every link loses")

@@ -93,8 +93,9 @@ class BenchLab(Lab):
     def __init__(self, hosts, arguments, options=()):
         name = f"bench-{os.getpid()}-{BenchLab.made}"
         BenchLab.made += 1
-        words = ["--hosts", hosts, "--nodes", arguments.nodes, "--node-spin", arguments.node_spin, *options]
-        for option, value in {"--hosts-per-leaf": arguments.hosts_per_leaf, "--loss": arguments.loss}.items():
+        words = ["--hosts", hosts, "--node-spin", arguments.node_spin, *options]
+        for option, value in {"--nodes": arguments.nodes, "--hosts-per-leaf": arguments.hosts_per_leaf,
+                              "--loss": arguments.loss}.items():
             words += [] if option in options else [option, value]
         if arguments.rate:
             words += ["--rate", arguments.rate]

@@ -54,8 +54,9 @@ MULTICAST_LABS = [
 KERNEL_LABS = [["--hosts", "4", "--hosts-per-leaf", "4", "--node-kernel"],
                ["--hosts", "4", "--hosts-per-leaf", "4", "--node-kernel", "--loss", "0.5"],
                ["--hosts", "4", "--hosts-per-leaf", "2", "--node-kernel"],
-               ["--hosts", "4", "--hosts-per-leaf", "2", "--node-kernel", "--loss", "0.5"]]
-KERNEL_NODE = "leaf0-an"
+               ["--hosts", "4", "--hosts-per-leaf", "2", "--node-kernel", "--loss", "0.5"],
+               ["--hosts", "4", "--hosts-per-leaf", "4", "--node-kernel", "--nodes", "inside"],
+               ["--hosts", "4", "--hosts-per-leaf", "2", "--node-kernel", "--nodes", "inside", "--loss", "0.5"]]
 
 # What carries the members' data there: UDP sockets, and AF_XDP behind and in the driver. What is named in the report.
 KERNEL_CHANNELS = {"auto": "udp", "xdp": "xdp", "xdp-native": "xdp"}
@@ -205,7 +206,7 @@ def check_multicast(name, arrives, program, arguments):
     return f"{counts['in_tree']} in_tree, {results} and {far} results by multicast"
 
 
-def check_kernel(name, program, arguments):
+def check_kernel(name, node, program, arguments):
     """Short segments are completed inside the kernel or gathered there, the others by the process, and all are right,
     whatever carries them. Without a path named, four hosts meet there too."""
     for channel, carrier in KERNEL_CHANNELS.items():
@@ -217,7 +218,7 @@ def check_kernel(name, program, arguments):
     barriers = world_of(chosen)["collectives"]["barrier"]
     if barriers["direct"] != 0 or barriers["in_tree"] == 0:
         raise Failure(f"barriers do not go where nodes are inside the kernel: {barriers}")
-    code, text = bounded(on(name, KERNEL_NODE, arguments, sys.executable, "-c", KERNEL_COUNTS), 60)
+    code, text = bounded(on(name, node, arguments, sys.executable, "-c", KERNEL_COUNTS), 60)
     found = dict(line.split() for line in text.splitlines() if line.startswith("tributary_node_kernel_"))
     results, gathered, passed = (int(found.get(f"tributary_node_kernel_{what}_total", 0))
                                  for what in ("results", "gathered", "passed"))
@@ -381,8 +382,9 @@ def main():
                 check_multicast(name, arrives, programs["mpich"], arguments)),
             ("plain HTTP", lambda name: check_plain_http(name, arguments))])
     for options in KERNEL_LABS:
+        node = "leaf0" if "inside" in options else "leaf0-an"
         tests.on_lab(options, [
-            ("mpich    kernel path", lambda name: check_kernel(name, programs["mpich"], arguments))])
+            ("mpich    kernel path", lambda name, node=node: check_kernel(name, node, programs["mpich"], arguments))])
     tests.on_lab(LOSSY_LAB, [("mpich    lossy links", lambda name: check_lossy(name, arguments))])
     tests.on_lab(BLOCKED_LAB, [
         (f"mpich    no UDP into {BLOCKED_HOST}",

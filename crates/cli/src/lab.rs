@@ -56,6 +56,7 @@ fn up(flags: LabUpFlags) -> anyhow::Result<ExitCode> {
     let placement = match flags.nodes {
         LabNodesFlag::All => NodePlacement::All,
         LabNodesFlag::Spine => NodePlacement::Spine,
+        LabNodesFlag::Inside => NodePlacement::Inside,
     };
     let number = |value: u64| u32::try_from(value).expect("the options' ranges end at 64");
     let shape = Shape::new(number(flags.hosts), number(flags.hosts_per_leaf), placement)?;
@@ -88,8 +89,7 @@ fn up(flags: LabUpFlags) -> anyhow::Result<ExitCode> {
         writeln!(io::stderr(), "lab {}: the kernel schedules {scheduling}", options.name)?;
     }
     let plan = lab.plan();
-    // Switches have no addresses.
-    let speaking = plan.members.iter().filter(|member| member.role != Role::Switch).count();
+    let speaking = plan.members.iter().filter(|member| member.address.is_some()).count();
     if let Some(shortage) = neighbors::shortage(speaking as u64) {
         writeln!(io::stderr(), "lab {}: {shortage}", options.name)?;
     }
@@ -100,7 +100,7 @@ fn up(flags: LabUpFlags) -> anyhow::Result<ExitCode> {
         options.name,
         plan.members_of(Role::Host).count(),
         plan.members_of(Role::Switch).count(),
-        plan.members_of(Role::Node).count(),
+        plan.nodes().count(),
     )?;
     Ok(ExitCode::SUCCESS)
 }

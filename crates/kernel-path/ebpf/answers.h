@@ -200,6 +200,9 @@ struct results {
 	u32 spared;
 	/* The interface that multicast takes from here; 0 if it comes from the root. */
 	u32 multicast_interface;
+	/* How many children get it by multicast, and the last of them. */
+	u32 reached;
+	u32 last_reached;
 };
 
 /* Behind another interface than the one that multicast takes from here, it might not arrive. */
@@ -226,8 +229,11 @@ static long send_result(u32 child, void *context)
 	struct results *results = context;
 	struct lane *lane = &results->slot->lanes[child & (CHILDREN_MAX - 1)];
 
-	if (is_spared(results, lane, child))
+	if (is_spared(results, lane, child)) {
+		results->reached++;
+		results->last_reached = child;
 		return 0;
+	}
 	if (!write_copy(results, lane, child))
 		return 1;
 	send_copy(results->packet, lane->interface);
@@ -252,7 +258,17 @@ INLINE int use_multicast(struct place *place, u32 payload_bytes)
 	return multicast->unreceived <= UNRECEIVED_MAX;
 }
 
-/* Sends the result to the multicast address in this packet itself, and before it copies to whom it may not reach. */
+/* Whether subscribers are behind several interfaces, and multicast reaches one of them at most: a node at a switch's
+ * ports has a host behind each. */
+INLINE int are_apart(const struct results *results)
+{
+	u32 subscribers = results->spared;
+
+	return results->reached < 2 && (subscribers & (subscribers - 1));
+}
+
+/* Sends the result in this packet itself to the multicast address, or to the one whom that would reach; and before it
+ * copies to the others. */
 INLINE int multicast_result(struct packet *packet, struct workspace *work, struct place *place,
 			    struct slot *slot)
 {
@@ -268,6 +284,14 @@ INLINE int multicast_result(struct packet *packet, struct workspace *work, struc
 	};
 
 	repeat(place->children, send_result, &results);
+	if (are_apart(&results)) {
+		u32 child = results.last_reached & (CHILDREN_MAX - 1);
+		struct lane *lane = &slot->lanes[child];
+
+		if (!results.reached || !write_copy(&results, lane, child))
+			return VERDICT_DROP;
+		return send_packet(lane->interface);
+	}
 	write_hardware(envelope, work->in.envelope.hardware_target);
 	write_multicast_target(envelope, edge->peer_address);
 	envelope->hops = MULTICAST_HOPS;

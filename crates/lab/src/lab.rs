@@ -146,7 +146,7 @@ impl Lab {
 
     /// Waits until the manager knows every aggregation node.
     pub(crate) fn await_nodes(&self) -> Result<(), UpError> {
-        let expected = self.config.plan.members_of(Role::Node).count();
+        let expected = self.config.plan.nodes().count();
         let hangs_at = Instant::now() + NODES_WITHIN;
         loop {
             let seen = self.registered_nodes();
@@ -190,7 +190,7 @@ impl Lab {
             .plan
             .members
             .iter()
-            .filter(|member| matches!(member.role, Role::Manager | Role::Node))
+            .filter(|member| member.role == Role::Manager || member.has_node())
             .filter_map(|member| last(&member.name))
             .collect()
     }

@@ -16,9 +16,7 @@ use signal_hook::consts::SIGCHLD;
 use crate::channel::{self, Receiver};
 use crate::directory::{Directory, LabConfig};
 use crate::namespaces::{self, StepError, step};
-use crate::plan::{
-    DAEMON_PORT, MEMBER_INTERFACE, METRICS_ADDRESS, MULTICAST_ADDRESSES, Member, Role,
-};
+use crate::plan::{DAEMON_PORT, METRICS_ADDRESS, MULTICAST_ADDRESSES, Member, Role};
 use crate::scripts;
 use crate::session::Sessions;
 use crate::supervisor::{Failure, Go};
@@ -73,11 +71,10 @@ fn connect_and_listen(
 ) -> Result<UnixListener, Failure> {
     let interfaces = config.plan.interfaces_of(&member.name);
     let links = &config.plan.links;
-    let addressed = match member.role {
-        Role::Switch => scripts::switch(&interfaces),
-        _ => scripts::addresses(links, member),
-    };
-    Tool::Ip.run(&addressed)?;
+    if member.role == Role::Switch {
+        Tool::Ip.run(&scripts::switch(&interfaces))?;
+    }
+    Tool::Ip.run(&scripts::addresses(links, member))?;
     Tool::Tc.run(&scripts::rates(links, &interfaces))?;
     Tool::Nft.run(&scripts::drops(links, &interfaces))?;
     start_daemon(directory, config, member).map_err(step("the member's daemon"))?;
@@ -108,7 +105,7 @@ fn daemon_arguments(
 ) -> Option<Vec<String>> {
     let listen = format!("{}:{DAEMON_PORT}", member.address?);
     let words: Vec<String> = match member.role {
-        Role::Switch | Role::Host => return None,
+        Role::Host => return None,
         Role::Manager => {
             let topology = directory.topology().display().to_string();
             let words = ["manager", "--listen", &listen, "--topology", &topology];
@@ -119,26 +116,18 @@ fn daemon_arguments(
             let words = words.iter().chain(multicast).chain(authentication);
             words.map(|word| (*word).to_owned()).collect()
         }
-        Role::Node => {
+        Role::Node | Role::Switch => {
             let manager = config.plan.manager_address();
             let spin = config.node_spin_us.to_string();
-            let words = [
-                "node",
-                "--listen",
-                &listen,
-                "--manager",
-                &manager,
-                "--name",
-                &member.name,
-                "--spin",
-                &spin,
-            ];
-            let kernel: &[&str] = if config.node_kernel {
-                &["--kernel", "tc", "--interface", MEMBER_INTERFACE, "--metrics", METRICS_ADDRESS]
-            } else {
-                &[]
-            };
-            words.iter().chain(kernel).map(|word| (*word).to_owned()).collect()
+            let words =
+                ["node", "--listen", &listen, "--manager", &manager, "--name", &member.name];
+            let mut words: Vec<_> = words.into_iter().chain(["--spin", &spin]).collect();
+            let interfaces = config.plan.interfaces_of(&member.name);
+            if config.node_kernel {
+                words.extend(["--kernel", "tc", "--metrics", METRICS_ADDRESS]);
+                words.extend(interfaces.iter().flat_map(|interface| ["--interface", interface]));
+            }
+            words.into_iter().map(str::to_owned).collect()
         }
     };
     Some(words)

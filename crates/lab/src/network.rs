@@ -10,14 +10,16 @@ use serde::{Deserialize, Serialize};
 /// Most hosts of a lab. Each is a few processes on this machine.
 pub const HOSTS_MAX: u32 = 64;
 
-/// Which switches have an aggregation node.
+/// Where the aggregation nodes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodePlacement {
-    /// Every switch.
+    /// Beside every switch, on a link of their own.
     All,
-    /// Only the spine; without a spine, the only leaf.
+    /// Beside the spine only; without a spine, beside the only leaf.
     Spine,
+    /// In every switch, at its ports.
+    Inside,
 }
 
 /// A two-level fat tree: hosts on leaf switches, leaves on one spine.

@@ -42,7 +42,7 @@ pub const MANAGER: &str = "manager";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// A bridge and nothing else.
+    /// A bridge; an aggregation node's daemon, too, if it has an address.
     Switch,
     /// Runs the manager's daemon.
     Manager,
@@ -72,10 +72,28 @@ pub struct Member {
     pub name: String,
     /// Its role.
     pub role: Role,
-    /// Its address on [`MEMBER_INTERFACE`]; switches have none.
+    /// Its address. Switches without an aggregation node inside have none.
     pub address: Option<Ipv4Addr>,
     /// The switch it is linked to: the spine for a leaf. The topmost switch has none.
     pub switch: Option<String>,
+}
+
+impl Member {
+    /// Whether it runs an aggregation node's daemon.
+    #[must_use]
+    pub fn has_node(&self) -> bool {
+        match self.role {
+            Role::Node => true,
+            Role::Switch => self.address.is_some(),
+            Role::Manager | Role::Host => false,
+        }
+    }
+
+    /// The interface that its address is at.
+    #[must_use]
+    pub fn addressed_interface(&self) -> &'static str {
+        if self.role == Role::Switch { BRIDGE } else { MEMBER_INTERFACE }
+    }
 }
 
 /// A link: a pair of interfaces.
@@ -108,13 +126,21 @@ impl Plan {
         let mut members: Vec<Member> = spine.iter().map(|name| switch(name, None)).collect();
         members.extend(leaves.iter().map(|name| switch(name, spine.as_deref())));
         members.push(attached(MANAGER, Role::Manager, Ipv4Addr::new(10, 77, 0, 1), &top));
-        let with_nodes: Vec<&String> = match shape.nodes() {
-            NodePlacement::All => spine.iter().chain(&leaves).collect(),
-            NodePlacement::Spine => vec![&top],
+        let switches: Vec<&String> = spine.iter().chain(&leaves).collect();
+        let address_of = |at: usize| Ipv4Addr::new(10, 77, 1, 1 + at as u8);
+        let mut stand_beside = |switches: &[&String]| {
+            for (at, name) in switches.iter().enumerate() {
+                members.push(attached(&format!("{name}-an"), Role::Node, address_of(at), name));
+            }
         };
-        for (at, name) in with_nodes.into_iter().enumerate() {
-            let address = Ipv4Addr::new(10, 77, 1, 1 + at as u8);
-            members.push(attached(&format!("{name}-an"), Role::Node, address, name));
+        match shape.nodes() {
+            NodePlacement::All => stand_beside(&switches),
+            NodePlacement::Spine => stand_beside(&[&top]),
+            NodePlacement::Inside => {
+                for (at, member) in members.iter_mut().take(switches.len()).enumerate() {
+                    member.address = Some(address_of(at));
+                }
+            }
         }
         for host in 0..shape.hosts() {
             let address = Ipv4Addr::new(10, 77, 2, 1 + host as u8);
@@ -133,6 +159,11 @@ impl Plan {
     /// Members of a role.
     pub fn members_of(&self, role: Role) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(move |member| member.role == role)
+    }
+
+    /// Members that run an aggregation node's daemon.
+    pub fn nodes(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(|member| member.has_node())
     }
 
     /// Every link.
@@ -191,8 +222,11 @@ impl Plan {
                 below(Role::Host),
             );
         }
-        for node in self.members_of(Role::Node) {
-            let at = node.switch.as_deref().unwrap_or_default();
+        for node in self.nodes() {
+            let at = match node.role {
+                Role::Switch => &node.name,
+                _ => node.switch.as_ref().expect("a node is beside a switch"),
+            };
             let _ = write!(text, "[[aggregation-node]]\nname = {:?}\nat = {at:?}\n\n", node.name);
         }
         text
@@ -278,6 +312,18 @@ mod tests {
                 assert!(interfaces.iter().all(|name| name.len() <= 15));
             }
         }
+    }
+
+    #[test]
+    fn nodes_inside_switches_need_no_links() {
+        let plan = plan(8, 4, NodePlacement::Inside);
+        assert_eq!(names(&plan, Role::Node), [""; 0]);
+        let nodes: Vec<_> = plan.nodes().map(|member| member.name.as_str()).collect();
+        assert_eq!(nodes, ["spine", "leaf0", "leaf1"]);
+        assert_eq!(plan.interfaces_of("leaf1"), ["spine", "h4", "h5", "h6", "h7"]);
+        assert!(
+            plan.topology().contains("[[aggregation-node]]\nname = \"leaf1\"\nat = \"leaf1\"\n")
+        );
     }
 
     #[test]

@@ -12,7 +12,7 @@
 use std::fmt::Write as _;
 
 use crate::network::{LinkOptions, Rate};
-use crate::plan::{BRIDGE, MEMBER_INTERFACE, Member, NETWORK, PREFIX_BITS, Plan};
+use crate::plan::{BRIDGE, Member, NETWORK, PREFIX_BITS, Plan};
 
 /// Size of a token bucket as time at the full rate, in microseconds.
 const BURST_US: u64 = 1_000;
@@ -53,22 +53,23 @@ pub(crate) fn switch(interfaces: &[String]) -> String {
     text
 }
 
-/// Lines for `ip -batch` that give a member its address, in its own namespace.
+/// Lines for `ip -batch` that give a member its address, if it has one, in its own namespace.
 pub(crate) fn addresses(links: &LinkOptions, member: &Member) -> String {
-    let address = member.address.expect("members other than switches have addresses");
+    let Some(address) = member.address else { return String::new() };
+    let interface = member.addressed_interface();
     let mut text = format!(
         "link set dev lo up\n\
-         address add {address}/{PREFIX_BITS} broadcast + dev {MEMBER_INTERFACE}\n\
-         link set dev {MEMBER_INTERFACE} up\n\
-         route add 224.0.0.0/4 dev {MEMBER_INTERFACE}\n"
+         address add {address}/{PREFIX_BITS} broadcast + dev {interface}\n\
+         link set dev {interface} up\n\
+         route add 224.0.0.0/4 dev {interface}\n"
     );
     if links.has_single_packets {
-        let _ = writeln!(text, "link set dev {MEMBER_INTERFACE} gso_max_segs 1");
+        let _ = writeln!(text, "link set dev {interface} gso_max_segs 1");
     }
     if let Some(rto_min_ms) = links.tcp_rto_min_ms {
         let _ = writeln!(
             text,
-            "route replace {NETWORK}/{PREFIX_BITS} dev {MEMBER_INTERFACE} proto kernel scope link \
+            "route replace {NETWORK}/{PREFIX_BITS} dev {interface} proto kernel scope link \
              src {address} rto_min {rto_min_ms}ms",
         );
     }

@@ -81,7 +81,7 @@ pub(crate) struct LabUpFlags {
     #[arg(long, value_name = "N", default_value = "4", value_parser = whole_number(1..=u64::from(HOSTS_MAX)))]
     pub(crate) hosts_per_leaf: u64,
 
-    /// Which switches have an aggregation node
+    /// Where the aggregation nodes are
     #[arg(long, value_enum, value_name = "WHERE", default_value = "all")]
     pub(crate) nodes: LabNodesFlag,
 
@@ -123,13 +123,15 @@ pub(crate) struct LabUpFlags {
     pub(crate) authenticate_frames: bool,
 }
 
-/// Which switches have an aggregation node.
+/// Where the aggregation nodes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabNodesFlag {
-    /// Every switch
+    /// Beside every switch, on a link of their own
     All,
-    /// The topmost switch alone
+    /// Beside the topmost switch alone
     Spine,
+    /// In every switch, at its ports
+    Inside,
 }
 
 /// Run a command on a member of a lab

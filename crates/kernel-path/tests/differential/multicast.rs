@@ -86,8 +86,21 @@ fn who_is_behind_another_interface_gets_a_copy() {
     tables.subscribe(place, [Subscription::Here; CHILDREN].into_iter());
     let sent = receivers(&barrier(&program, 0, [1, 2, 1, 1]));
     assert_eq!(sent, [(1, 2), (EVERYONE.0, 1)]);
-    let sent = receivers(&barrier(&program, 1, [1, 1, 1, 2]));
-    assert_eq!(sent, [(0, 1), (1, 1), (2, 1), (EVERYONE.0, 2)]);
+    let sent = receivers(&barrier(&program, 1, [1, 1, 2, 2]));
+    assert_eq!(sent, [(0, 1), (1, 1), (EVERYONE.0, 2)]);
+}
+
+/// As at the ports of a switch.
+#[test]
+fn each_behind_an_interface_of_its_own_gets_a_copy() {
+    use Subscription::{Here, Nobody};
+    let (program, tables, place) = served();
+    tables.subscribe(place, [Here; CHILDREN].into_iter());
+    let sent = receivers(&barrier(&program, 0, [1, 2, 3, 4]));
+    assert_eq!(sent, [(0, 1), (1, 2), (2, 3), (3, 4)]);
+    tables.subscribe(place, [Here, Here, Here, Nobody].into_iter());
+    let sent = receivers(&barrier(&program, 1, [1, 2, 3, 4]));
+    assert_eq!(sent, [(0, 1), (1, 2), (2, 3), (3, 4)]);
 }
 
 #[test]
