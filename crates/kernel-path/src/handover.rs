@@ -261,7 +261,13 @@ impl Handover {
                 if let Some(folded) = &folded {
                     adopt_forwarded(node, group, folded, payloads);
                 }
-                let taken = hand(node, arrival, payloads);
+                let taken = match hand(node, arrival, payloads) {
+                    // A repeat. The machine can't know that, for it did not see the segment.
+                    Err(FrameError::Unexpected { .. }) if self.has_had(place, part.sequence) => {
+                        Ok(())
+                    }
+                    taken => taken,
+                };
                 if folded.is_some() {
                     // If it is not the segment's result after all, the machine asks for that.
                     node.send_adopted(now, group, part.sequence);
@@ -277,6 +283,12 @@ impl Handover {
             }
             _ => hand(node, arrival, payloads),
         }
+    }
+
+    /// Whether the program has had the parent's result of a segment.
+    fn has_had(&self, place: PlaceId, sequence: Sequence) -> bool {
+        self.tables.answered(place, sequence).is_some()
+            || self.tables.is_past(place, &self.tables.words(place), sequence)
     }
 
     /// Lets the machine go on with a segment that the program has sent to the parent. False if there is no such segment.
