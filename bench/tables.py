@@ -24,7 +24,7 @@ KERNEL_TAIL = 2.5
 # Tables of nodes as processes and inside the kernel, with what stands above their hosts; and their columns.
 NODES_TABLES = {"kernel": "hosts", "levels": "hosts, two levels"}
 NODES = {"process": "node: process", "kernel": "node: kernel", "kernel, AF_XDP": "kernel, members by AF_XDP",
-         "ports": "kernel, at the switch's ports", "ports, AF_XDP": "the same, AF_XDP", "chosen": "kernel, path as chosen"}
+         "chosen": "kernel, path as chosen"}
 
 
 def parse_arguments():

@@ -40,15 +40,13 @@ MPICH_ALONE = Variant(MPICH_UCX, is_plain=True)
 
 
 def nodes(*lab):
-    """A node beside the switch as a process and inside the kernel, with members past the network stack, and what is
-    chosen there; a node inside the kernel at the switch's ports. Beside plain MPI."""
-    by_tree, past_stack = with_knobs(BETWEEN_HOSTS="tree"), with_knobs(BETWEEN_HOSTS="tree", CHANNEL="xdp")
-    beside, inside = (*lab, "--node-kernel"), (*lab, "--node-kernel", "--nodes", "inside")
+    """A node as a process and inside the kernel, members past the network stack, and what is chosen where nodes are
+    inside the kernel, beside plain MPI."""
+    by_tree, in_kernel = with_knobs(BETWEEN_HOSTS="tree"), (*lab, "--node-kernel")
     return {"Open MPI": OPEN_MPI_ALONE._replace(lab=lab), "MPICH, UCX": MPICH_ALONE._replace(lab=lab),
-            "process": by_tree._replace(lab=lab),
-            "kernel": by_tree._replace(lab=beside), "kernel, AF_XDP": past_stack._replace(lab=beside),
-            "ports": by_tree._replace(lab=inside), "ports, AF_XDP": past_stack._replace(lab=inside),
-            "chosen": with_knobs()._replace(lab=beside)}
+            "process": by_tree._replace(lab=lab), "kernel": by_tree._replace(lab=in_kernel),
+            "kernel, AF_XDP": with_knobs(BETWEEN_HOSTS="tree", CHANNEL="xdp")._replace(lab=in_kernel),
+            "chosen": with_knobs()._replace(lab=in_kernel)}
 
 
 # Tables: the variants, then the cases.
