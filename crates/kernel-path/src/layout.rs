@@ -3,8 +3,8 @@
 use tributary_wire::control::KernelState;
 use tributary_wire::frame::Version;
 
-/// Most children of a group.
-pub const CHILDREN_MAX: usize = 16;
+/// Most children of a group. By this and the window the manager tells members whether their group is taken.
+pub const CHILDREN_MAX: usize = KernelState::CHILDREN_MAX;
 
 /// The version of the frames that the program reads and writes: `FRAME_VERSION` of `frame.h`.
 pub(crate) const FRAME_VERSION: Version = Version(2);
@@ -19,13 +19,9 @@ pub const FLOAT_SUMS_MAX: usize = 448;
 pub const PLACES: usize = 64;
 
 /// Slots of each group: twice its window, at most.
-pub const SLOTS_PER_PLACE: usize = 32;
+pub const SLOTS_PER_PLACE: usize = 2 * KernelState::OSOS_MAX as usize;
 
 pub(crate) const SLOTS: usize = PLACES * SLOTS_PER_PLACE;
-
-// The manager tells members by these whether their group is taken.
-const _: () = assert!(CHILDREN_MAX == KernelState::CHILDREN_MAX);
-const _: () = assert!(SLOTS_PER_PLACE == 2 * KernelState::OSOS_MAX as usize);
 
 #[derive(Clone, Copy, Default)]
 #[repr(C)]

@@ -22,18 +22,23 @@ fn decision(hosts: usize, set: &[(&str, &str)]) -> Decision {
     Decision::new(&settings(set), &Tuning::default(), Hosts::named(&hosts, 8))
 }
 
+/// Hosts with a rank each, a tree and direct links.
+fn opened(hosts: u32) -> Opened {
+    Opened {
+        tree: true,
+        in_kernel: false,
+        direct_leaders: 1,
+        hosts,
+        ranks: hosts,
+        is_in_host_order: true,
+    }
+}
+
 fn selection(rules: &[Measurement], set: &[(&str, &str)], tree: bool, leaders: u32) -> Selection {
     let tuning = Tuning { measurements: rules.to_vec(), ..Tuning::default() };
     let hosts = Hosts { count: 2, share_a_kernel: false, ranks: 8 };
     let decision = Decision::new(&settings(set), &tuning, hosts);
-    let opened = Opened {
-        tree,
-        in_kernel: false,
-        direct_leaders: leaders,
-        hosts: 2,
-        ranks: 8,
-        is_in_host_order: true,
-    };
+    let opened = Opened { tree, direct_leaders: leaders, ranks: 8, ..opened(2) };
     Selection::between_hosts(decision, opened)
 }
 
@@ -159,14 +164,7 @@ fn counted(selection: &mut Selection, operation: &Operation) -> Path {
 
 #[test]
 fn nodes_inside_the_kernel_get_short_vectors_of_few_hosts() {
-    let opened = Opened {
-        tree: true,
-        in_kernel: true,
-        direct_leaders: 1,
-        hosts: 4,
-        ranks: 4,
-        is_in_host_order: true,
-    };
+    let opened = Opened { in_kernel: true, ..opened(4) };
     let method = |opened, set: &[(&str, &str)], elements| {
         let mut selection = Selection::between_hosts(decision(4, set), opened);
         selection.path(&allreduce(elements)).method()
@@ -182,14 +180,7 @@ fn nodes_inside_the_kernel_get_short_vectors_of_few_hosts() {
 
 #[test]
 fn where_packets_are_lost_the_tree_carries_what_links_would() {
-    let opened = Opened {
-        tree: true,
-        in_kernel: false,
-        direct_leaders: 1,
-        hosts: 8,
-        ranks: 8,
-        is_in_host_order: true,
-    };
+    let opened = opened(8);
     let all = ("TRIBUTARY_AVOID_LOSSES", "all");
     let mut selection = Selection::between_hosts(decision(8, &[MANAGER, all]), opened);
     let (short, long, longest) = (allreduce(2), allreduce(16 << 10), allreduce(1 << 20));
@@ -217,14 +208,7 @@ fn where_packets_are_lost_the_tree_carries_what_links_would() {
 
 #[test]
 fn sums_of_floats_keep_their_order_where_packets_are_lost() {
-    let opened = Opened {
-        tree: true,
-        in_kernel: false,
-        direct_leaders: 1,
-        hosts: 8,
-        ranks: 8,
-        is_in_host_order: true,
-    };
+    let opened = opened(8);
     let mut selection = Selection::between_hosts(decision(8, &[MANAGER]), opened);
     let floats = allreduce(16 << 10);
     (0..1000).for_each(|_| _ = counted(&mut selection, &floats));
@@ -244,14 +228,7 @@ fn who_names_a_path_or_has_measured_it_keeps_it_where_packets_are_lost() {
         (0..1000).for_each(|_| _ = counted(selection, &integers));
         selection.asks_for_losses()
     };
-    let opened = Opened {
-        tree: true,
-        in_kernel: false,
-        direct_leaders: 1,
-        hosts: 8,
-        ranks: 8,
-        is_in_host_order: true,
-    };
+    let opened = opened(8);
     let named = decision(8, &[MANAGER, ("TRIBUTARY_BETWEEN_HOSTS", "direct")]);
     assert!(!asks(&mut Selection::between_hosts(named, Opened { tree: false, ..opened })));
     assert!(!asks(&mut selection(&[rule(1, Method::Direct, 1)], &[MANAGER], true, 1)));

@@ -75,10 +75,16 @@ impl DatagramMember {
 
 /// A group of two whose members both speak by datagram, below one node.
 pub(crate) fn pair(fabric: &Fabric, job: &Job) -> [DatagramMember; 2] {
+    let members = further_pair(job);
+    assert_eq!(fabric.status().groups.len(), 1);
+    members
+}
+
+/// The same beside other groups.
+fn further_pair(job: &Job) -> [DatagramMember; 2] {
     let group = job.group(&hosts(2), 2, 64);
     let grants: Vec<_> = group.endpoints.iter().map(|it| it.address.tcp.clone()).collect();
     assert_eq!(grants[0], grants[1], "one node serves both");
-    assert_eq!(fabric.status().groups.len(), 1);
     let mut members = members(&group, Way::Tcp).into_iter().zip(grants);
     [(); 2]
         .map(|()| members.next().map(|(it, address)| DatagramMember::open(it, &address)).unwrap())
@@ -221,13 +227,7 @@ fn strangers_who_go_on_do_not_reach_the_node() {
         let refused = dropped("no-edge");
         assert!(refused >= 32.0, "the node refused {refused} itself");
         sum([&mut one, &mut two], 0);
-        let group = job.group(&hosts(2), 2, 64);
-        let mut later = members(&group, Way::Tcp).into_iter().zip(&group.endpoints);
-        let mut open = || {
-            let (member, endpoint) = later.next().unwrap();
-            DatagramMember::open(member, &endpoint.address.tcp)
-        };
-        let [mut three, mut four] = [open(), open()];
+        let [mut three, mut four] = further_pair(&job);
         forge_until_filtered();
         for number in 0..20 {
             sum([&mut three, &mut four], number);
