@@ -119,6 +119,9 @@ impl DirectLinks {
         if let Failure::Ended(host) = failure {
             self.peers.call_again(host);
         }
+        let partners = self.workspace.schedules.all_peers();
+        let untold = partners.filter(|host| *host != abort.at_fault.0);
+        untold.for_each(|host| self.peers.ring_to_tell(host));
         self.running = None;
         self.failed = Some(abort);
         wait_for_grace(|| self.peers.spread(abort));

@@ -18,6 +18,9 @@
 //! carries a code. Each link has a key of its own, and the codes tell the order of the frames: a frame
 //! that was altered, repeated or taken from elsewhere is refused, and that ends the operation.
 //!
+//! A host that waits to be called by one that is late, or gone, rings there: it connects, too, with epoch 0 in its `Join`.
+//! The ring stays until the call has come. So the end of it, a refusal, or a `Leave` says that nobody will call.
+//!
 //! # Alarm
 //!
 //! Links may be there for the case that a tree is lost ([`failover`](crate::failover)). Whoever finds that
@@ -25,13 +28,13 @@
 //! loss it means. Host 0 then speaks to all others, over links that it has or makes.
 //!
 //! While the tree stands, the links stand by. One that ends then is forgotten, for an outage ends links between living
-//! hosts: the host with the lower number calls again when it needs the link, and the other rings to be called, with
-//! epoch 0. The ring stays until the call has come, so its end says that who should call is gone.
+//! hosts: the host with the lower number calls again when it needs the link, and the other rings at once.
 //!
 //! # Failure
 //!
 //! A link that ends without a `Leave` is a failure, unless it stands by. The host that finds it sends an `Abort`, which names
-//! the host at fault, to all hosts that it has a link to, and they pass it on. A host that waits long
+//! the host at fault, to all hosts that it has a link to, and rings at those that should have called to tell them. They
+//! pass it on. A host that waits long
 //! checks all its links; a host that waits for nothing learns of the failure at its next operation.
 //!
 //! A host that was told ends its links, so an ended link alone does not prove a fault. Unread input is

@@ -1,5 +1,7 @@
 //! What a host knows of one other: the link to it, and what was said over it.
 
+use std::time::{Duration, Instant};
+
 use tributary_transport::{Link, ReceiveError, SendError, Sent, TcpLink};
 use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part, Version, Versions};
 use tributary_wire::{EndpointId, Epoch};
@@ -13,6 +15,13 @@ pub(super) const VERSION: Version = Versions::SPOKEN.newest;
 /// Most frames thrown away of one link in one round of spreading the news.
 const DISCARDED_FRAMES_MAX: u32 = 64;
 
+/// How long a host waits to be called before it rings. A late host costs one connection more; a dead one is noticed
+/// this much later than it could be.
+const CALL_PATIENCE: Duration = Duration::from_millis(100);
+
+/// How long after a `Leave` the call may come that was made before it: the two travel over different connections.
+const LEAVE_PATIENCE: Duration = Duration::from_millis(500);
+
 /// What is known of one other host.
 #[derive(Default)]
 pub(super) struct Peer {
@@ -20,7 +29,7 @@ pub(super) struct Peer {
     /// It knows who this host is, because it called or was told.
     pub(super) is_greeted: bool,
     /// It said that it has nothing more to do here.
-    has_left: bool,
+    pub(super) has_left: bool,
     /// It was sent the reason why there is no going on.
     pub(super) is_told: bool,
     /// The link is there for the case that a tree is lost, and no operation has used it since it is.
@@ -31,6 +40,8 @@ pub(super) struct Peer {
     pub(super) held: Option<(Part, Vec<u8>)>,
     /// The payload of the held frame that was handed out last.
     pub(super) handed_out: Vec<u8>,
+    /// Since when this host waits to be called.
+    awaited_since: Option<Instant>,
     /// This host rings there, until it is called.
     pub(super) ring: Option<Ring>,
     /// The host has rung here. Kept, because the end of it would say that this process is gone.
@@ -44,8 +55,10 @@ pub(super) struct Ring {
     /// The loss of a tree that it raises the alarm for, or none.
     epoch: Epoch,
     is_said: bool,
-    /// The other has left, and before it did, it called whom it had something to say.
-    has_left: bool,
+    /// The other was sent the reason why there is no going on.
+    is_told: bool,
+    /// When the other said that it leaves. It called every host that it had something to say to before that.
+    left_at: Option<Instant>,
 }
 
 /// A call by a host with a higher number.
@@ -77,6 +90,15 @@ impl Peer {
     pub(super) fn take_link(&mut self, link: TcpLink) {
         self.forget_link();
         (self.link, self.is_greeted, self.ring) = (Some(link), true, None);
+        self.awaited_since = None;
+    }
+
+    /// Whether to ring at this host, which has to call: the link that it may still have is not there any more, or it has
+    /// been waited for too long. The first question begins the wait.
+    pub(super) fn is_overdue(&mut self) -> bool {
+        let now = Instant::now();
+        let since = *self.awaited_since.get_or_insert(now);
+        self.is_forgotten || now.duration_since(since) >= CALL_PATIENCE
     }
 
     /// Says who this host is, where that wasn't said. Full until it could be.
@@ -148,6 +170,21 @@ impl Peer {
         }
     }
 
+    /// Reads what `host`, which this is, says over its ring: why there is no going on, or nothing more, for the ring has
+    /// served its purpose or its process is gone.
+    pub(super) fn check_rung(&mut self, host: u32, identity: &Identity) -> Result<(), Failure> {
+        let Some(rung) = &mut self.rung else { return Ok(()) };
+        match rung.link.receive() {
+            Ok(None) => {}
+            Ok(Some(frame)) => {
+                message_from(host, identity, &frame.header)?;
+            }
+            // A call finds out whether the process is gone.
+            Err(_) => self.rung = None,
+        }
+        Ok(())
+    }
+
     /// Sends a message to a host that has rung.
     pub(super) fn answer_ring(&mut self, edge: Edge, message: Message) -> Result<Sent, SendError> {
         let Some(rung) = &mut self.rung else { return Ok(Sent::Taken) };
@@ -165,15 +202,16 @@ impl Peer {
             // A link that failed has nobody to tell.
             self.is_told = self.say(edge, message, &[]) != Ok(Sent::Full);
         }
+        let knows_by_own_ring = self.ring.as_mut().is_none_or(|ring| ring.tell(edge, message));
         let knows_by_ring =
             self.rung.as_mut().is_none_or(|rung| rung.is_told && is_out(&mut rung.link));
         let knows_by_link = self.link.as_mut().is_none_or(|link| self.is_told && is_out(link));
-        knows_by_ring && knows_by_link
+        knows_by_own_ring && knows_by_ring && knows_by_link
     }
 
     /// Ends the links over which the host could not be told, so that it finds an ended link.
     pub(super) fn end_untold(&mut self) {
-        self.rung = None;
+        (self.ring, self.rung) = (None, None);
         if let Some(link) = self.link.as_mut().filter(|_| !self.is_told) {
             link.shutdown();
         }
@@ -187,26 +225,15 @@ impl Peer {
         identity: &Identity,
         frames_max: u32,
     ) -> Option<Abort> {
-        let link = self.link.as_mut()?;
-        for _ in 0..frames_max {
-            match link.receive() {
-                Ok(Some(frame)) => {
-                    if let Err(abort) = message_from(host, identity, &frame.header) {
-                        return Some(abort);
-                    }
-                }
-                Ok(None) => return None,
-                Err(error) => return failure_of(host, identity, error).known(),
-            }
-        }
-        None
+        let links = self.link.iter_mut().chain(self.rung.iter_mut().map(|rung| &mut rung.link));
+        links.into_iter().find_map(|link| abort_in(link, host, identity, frames_max))
     }
 }
 
 impl Ring {
     /// Rings over a link that was called for it.
     pub(super) fn new(link: TcpLink, epoch: Epoch) -> Self {
-        Self { link, epoch, is_said: false, has_left: false }
+        Self { link, epoch, is_said: false, is_told: false, left_at: None }
     }
 
     /// Says what it is for, with the edge of this host. Whether some is left to be said.
@@ -221,15 +248,30 @@ impl Ring {
         !is_out
     }
 
-    /// Fails if the process of `host`, which was rung at, is gone or can't be reached, or says why there is no going on.
+    /// Sends `message`, an abort, in one round of spreading it. `true` once the host has it, or can't have it.
+    fn tell(&mut self, edge: Edge, message: Message) -> bool {
+        if self.push(edge) && !self.is_said {
+            return false;
+        }
+        if !self.is_told {
+            let told = self.link.send(&Header { edge, message }.encode(), &[]);
+            self.is_told = told != Ok(Sent::Full);
+        }
+        self.is_told && is_out(&mut self.link)
+    }
+
+    /// Fails if the process of `host`, which was rung at, is gone, has left or can't be reached, or says why there is no
+    /// going on.
     fn check(&mut self, host: u32, identity: &Identity) -> Result<(), Failure> {
-        if self.has_left {
-            return Ok(());
+        if let Some(left_at) = self.left_at {
+            let may_have_called = left_at.elapsed() < LEAVE_PATIENCE;
+            return if may_have_called { Ok(()) } else { Err(Failure::Ended(host)) };
         }
         match self.link.receive() {
             Ok(None) => {}
             Ok(Some(frame)) => {
-                self.has_left = message_from(host, identity, &frame.header)?.is_none()
+                let has_left = message_from(host, identity, &frame.header)?.is_none();
+                self.left_at = has_left.then(Instant::now);
             }
             Err(error) => return Err(failure_of(host, identity, error)),
         }
@@ -242,6 +284,22 @@ impl Rung {
     pub(super) fn new(link: TcpLink) -> Self {
         Self { link, is_told: false }
     }
+}
+
+/// The abort that `host` has said over `link`, if it did so within the next `frames_max` frames.
+fn abort_in(link: &mut TcpLink, host: u32, identity: &Identity, frames_max: u32) -> Option<Abort> {
+    for _ in 0..frames_max {
+        match link.receive() {
+            Ok(Some(frame)) => {
+                if let Err(abort) = message_from(host, identity, &frame.header) {
+                    return Some(abort);
+                }
+            }
+            Ok(None) => return None,
+            Err(error) => return failure_of(host, identity, error).known(),
+        }
+    }
+    None
 }
 
 /// One round of getting out what `link` has taken, while input is discarded. `true` once the other end's kernel has it.

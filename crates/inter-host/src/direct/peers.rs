@@ -82,8 +82,8 @@ impl Peers {
         self.me
     }
 
-    /// Sees to it that there will be a link to `host`: calls it if that is this host's part. If it is the other's, who
-    /// may still have a link that has ended here, rings there, to learn whether it is alive.
+    /// Sees to it that there will be a link to `host`: calls it if that is this host's part. If it is the other's, which
+    /// may be late, gone, or have a link that has ended here, rings there in time, to learn whether it is alive.
     pub(super) fn call(&mut self, host: u32) -> Result<(), Failure> {
         let peer = &mut self.peers[host as usize];
         if peer.link.is_some() {
@@ -94,7 +94,7 @@ impl Peers {
             self.has_ungreeted = true;
         } else if peer.ring.is_some() {
             self.check_ring(host)?;
-        } else if peer.is_forgotten {
+        } else if peer.is_overdue() {
             self.ring_at(host, NO_LOSS)?;
         }
         Ok(())
@@ -165,6 +165,10 @@ impl Peers {
             peer.handed_out = payload;
             return Ok(Some((part, &peer.handed_out)));
         }
+        // It left in the middle of an operation that this host still needs it for.
+        if peer.has_left {
+            return Err(Failure::Ended(host));
+        }
         let Some(link) = &mut peer.link else { return Ok(None) };
         let frame = match link.receive() {
             Ok(Some(frame)) => frame,
@@ -173,7 +177,7 @@ impl Peers {
         };
         match message_from(host, &identity, &frame.header)? {
             Some(part) => Ok(Some((part, frame.payload))),
-            // It left in the middle of an operation that this host still needs it for.
+            // As above.
             None => Err(Failure::Ended(host)),
         }
     }
@@ -183,6 +187,7 @@ impl Peers {
         let identity = self.identity;
         for (host, peer) in (0..).zip(&mut self.peers) {
             peer.hold_next(host, &identity)?;
+            peer.check_rung(host, &identity)?;
         }
         (0..self.peers.len() as u32).try_for_each(|host| self.check_ring(host))
     }
@@ -293,6 +298,8 @@ impl Peers {
             Failure::Known(abort) => return abort,
             Failure::Ended(host) => host,
         };
+        // A host without a link may have rung to say why.
+        self.accept();
         let identity = self.identity;
         let own = self.peers[host as usize].abort_said(host, &identity, LAST_FRAMES_MAX);
         let mut peers = (0..).zip(&mut self.peers);
@@ -300,6 +307,15 @@ impl Peers {
             peers.find_map(|(other, peer)| peer.abort_said(other, &identity, OTHERS_FRAMES_MAX))
         });
         said.unwrap_or(Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(host) })
+    }
+
+    /// Rings at `host` to tell it why there is no going on, if it should call and has not: it would find nobody.
+    pub(super) fn ring_to_tell(&mut self, host: u32) {
+        let peer = &self.peers[host as usize];
+        if host < self.me && peer.link.is_none() && peer.ring.is_none() {
+            // A host that can't be reached can't be told.
+            let _ = self.ring_at(host, NO_LOSS);
+        }
     }
 
     /// One round of sending `abort` to every host. `true` once all that can receive it have it: the kernel

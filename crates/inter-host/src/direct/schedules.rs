@@ -107,12 +107,21 @@ impl Schedules {
 
     /// The hosts that a schedule's steps speak with, some more than once.
     pub(super) fn peers(&self, index: Index) -> impl Iterator<Item = u32> {
-        self.kept[index.0].actions.iter().filter_map(|action| match *action {
-            Action::Send { to, .. } => Some(to),
-            Action::Receive { from, .. } => Some(from),
-            Action::Fold { .. } => None,
-        })
+        peers_of(&self.kept[index.0])
     }
+
+    /// The hosts that the steps of all schedules kept speak with, some more than once.
+    pub(super) fn all_peers(&self) -> impl Iterator<Item = u32> {
+        self.kept.iter().flat_map(peers_of)
+    }
+}
+
+fn peers_of(written: &Written) -> impl Iterator<Item = u32> {
+    written.actions.iter().filter_map(|action| match *action {
+        Action::Send { to, .. } => Some(to),
+        Action::Receive { from, .. } => Some(from),
+        Action::Fold { .. } => None,
+    })
 }
 
 /// The limits of an operation's parts; empty if the schedule's own are meant, or it has none.

@@ -3,6 +3,7 @@
 
 mod authentication;
 mod blame;
+mod first;
 mod parts;
 mod standby;
 

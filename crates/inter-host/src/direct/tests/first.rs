@@ -1,0 +1,53 @@
+//! Goal: a host that dies or leaves before its first link exists is missed by the hosts that wait for its call. Method:
+//! hosts whose links nobody has used; one goes in each of the ways that a process can.
+
+use super::*;
+
+const HOSTS: u32 = 4;
+
+/// How a host goes before its first operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Going {
+    /// Its process ends.
+    Dies,
+    /// It closes the communicator, and its process lives on.
+    Leaves,
+    /// It closes the communicator when the others have waited for a while.
+    LeavesLate,
+}
+
+/// A barrier's outcome at every host but the one that goes.
+fn outcomes(named: AlgorithmChoice, identity: Identity, going: Going, gone: u32) -> Vec<Abort> {
+    let outcomes = on_all(listening(HOSTS, named, identity).0, move |host, mut links| {
+        if host == gone {
+            match going {
+                Going::Dies => drop(links),
+                Going::Leaves => links.leave(),
+                Going::LeavesLate => {
+                    std::thread::sleep(Duration::from_millis(200));
+                    links.leave();
+                }
+            }
+            return None;
+        }
+        Some(allreduce(&mut links, &mut [1.0]).expect_err("it needs all hosts"))
+    });
+    outcomes.into_iter().flatten().collect()
+}
+
+#[test]
+fn a_host_that_goes_before_its_first_link_is_missed_and_named() {
+    let algorithms =
+        [AlgorithmChoice::RecursiveDoubling, AlgorithmChoice::Ring, AlgorithmChoice::Linear];
+    for (named, identity) in
+        algorithms.into_iter().flat_map(|named| identities().map(|identity| (named, identity)))
+    {
+        for going in [Going::Dies, Going::Leaves, Going::LeavesLate] {
+            for gone in 0..HOSTS {
+                let lost = Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(gone) };
+                let heard = outcomes(named, identity, going, gone);
+                assert_eq!(heard, [lost; HOSTS as usize - 1], "{named:?} {going:?} {gone}");
+            }
+        }
+    }
+}
