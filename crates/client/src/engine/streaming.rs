@@ -5,6 +5,10 @@
 //! vector's length and the group's terms alone: what the host's ranks do together they must do in
 //! one order. Which step waits for what: a part goes up once it is reduced, and out once its result
 //! has come down; everything else goes on.
+//!
+//! The leader asks for the stream lock only when the first part is reduced, which proves that all ranks of its host have
+//! come to the operation. The tree gives the lock to a group when all its leaders have asked. So an operation that holds
+//! the lock waits for no rank that may be waiting for the lock in another operation.
 
 use tributary_shm_collectives::{HostGroup, Operation};
 use tributary_tuning::Method;
@@ -108,7 +112,7 @@ impl Streamed {
     pub(super) fn waits_for(&self) -> WaitsFor {
         match &self.stream {
             None => WaitsFor::Host,
-            Some(stream) if stream.is_over => WaitsFor::Host,
+            Some(stream) if stream.is_over || !stream.is_started => WaitsFor::Host,
             Some(_) if self.is_step_started => WaitsFor::Both,
             Some(_) => WaitsFor::InterHost,
         }
@@ -131,7 +135,7 @@ impl Streamed {
         match step {
             Step::Reduce(part) => {
                 self.reduced += 1;
-                if let Some(tree) = tree {
+                if let (Some(Stream { is_started: true, .. }), Some(tree)) = (&self.stream, tree) {
                     tree.make_ready(self.end_of(part));
                 }
             }
@@ -141,11 +145,16 @@ impl Streamed {
     }
 
     fn poll_tree(&mut self, tree: Option<&mut FailoverTree>) -> Result<(), Failure> {
+        if self.reduced == 0 {
+            return Ok(());
+        }
+        let ready_bytes = self.end_of(self.reduced - 1);
         let (Some(stream), Some(tree)) = (&mut self.stream, tree) else { return Ok(()) };
         let failed = |abort| Failure::InterHost(Method::Tree, abort);
         if !std::mem::replace(&mut stream.is_started, true) {
             // SAFETY: the buffers belong to the operation that runs.
             unsafe { tree.start_stream(&stream.operation) }.map_err(failed)?;
+            tree.make_ready(ready_bytes);
         }
         if !stream.is_over {
             stream.is_over = tree.poll().map_err(failed)?;
