@@ -126,7 +126,9 @@ impl From<CollectiveError> for Failure {
             | CollectiveError::TreeFailed { .. }
             | CollectiveError::HostLost { .. } => Code::Lost,
             CollectiveError::NotDefined { .. } => Code::NotSupported,
-            CollectiveError::NoSuchRoot { .. } | CollectiveError::Blocks { .. } => Code::Invalid,
+            CollectiveError::NoSuchRoot { .. }
+            | CollectiveError::Blocks { .. }
+            | CollectiveError::Disagreement { .. } => Code::Invalid,
             _ => Code::Error,
         };
         Self::new(code, error.to_string())

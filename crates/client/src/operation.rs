@@ -99,6 +99,16 @@ pub enum CollectiveError {
         /// The host at fault, if it is known.
         host: Option<String>,
     },
+    /// The program has an error: two ranks of one host called different operations where they had to call the same.
+    #[error("ranks disagree on {label}: {}", disagreement(*.ranks, .calls))]
+    Disagreement {
+        /// The communicator.
+        label: String,
+        /// The two ranks, in the communicator.
+        ranks: [u32; 2],
+        /// What each called.
+        calls: [String; 2],
+    },
     /// The program gave the communicator up, at this rank or at another.
     #[error("{label} was given up by one of its ranks")]
     GivenUp {
@@ -181,6 +191,15 @@ impl CollectiveError {
             Method::Direct => Self::HostLost { label, reason, host },
         }
     }
+}
+
+fn disagreement([one, other]: [u32; 2], [its, others]: &[String; 2]) -> String {
+    if its == others {
+        return format!(
+            "ranks {one} and {other} called {its} with different lengths or roots, or different blocks"
+        );
+    }
+    format!("rank {one} called {its}, rank {other} called {others}")
 }
 
 fn near(host: &Option<String>) -> String {

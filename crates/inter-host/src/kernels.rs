@@ -75,6 +75,8 @@ pub fn kernel(operator: Operator, datatype: Datatype) -> Option<&'static dyn Com
 /// A kernel with what the engine asks of it.
 pub struct Adapter {
     kernel: Kernel,
+    /// The number of the pair.
+    number: u16,
     /// Wider accumulation, for the datatypes that have one.
     wide: Option<WideAdapter>,
 }
@@ -91,7 +93,8 @@ impl Adapter {
         let accumulation = Accumulation::new(operator, datatype)?;
         let wide = (accumulator_bytes > datatype.size_bytes())
             .then_some(WideAdapter { accumulation, accumulator_bytes });
-        Some(Self { kernel, wide })
+        let PairNumber(number) = PairNumber::new(operator, datatype);
+        Some(Self { kernel, number: number as u16, wide })
     }
 }
 
@@ -119,6 +122,11 @@ impl Combine for Adapter {
 
     fn fold(&self, target: &mut [u8], source: &[u8]) {
         self.kernel.fold(target, source);
+    }
+
+    #[inline]
+    fn number(&self) -> u16 {
+        self.number
     }
 
     fn wide(&self) -> Option<&dyn Wide> {

@@ -34,14 +34,14 @@ impl Hello {
 }
 
 /// Sends bytes behind their length.
-pub(crate) fn send(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn send(mut stream: &TcpStream, bytes: &[u8]) -> io::Result<()> {
     let length = u32::try_from(bytes.len()).map_err(|_| io::Error::other("4 GiB at once"))?;
     stream.write_all(&length.to_le_bytes())?;
     stream.write_all(bytes)
 }
 
 /// Receives into `bytes`; the length that was announced, if it is another one.
-pub(crate) fn receive(stream: &mut TcpStream, bytes: &mut [u8]) -> io::Result<Result<(), u32>> {
+pub(crate) fn receive(mut stream: &TcpStream, bytes: &mut [u8]) -> io::Result<Result<(), u32>> {
     let length = receive_word(stream)?;
     if length as usize != bytes.len() {
         return Ok(Err(length));
@@ -51,7 +51,7 @@ pub(crate) fn receive(stream: &mut TcpStream, bytes: &mut [u8]) -> io::Result<Re
 }
 
 /// What rank 0 answers: the bytes of all, or why there are none.
-pub(crate) fn answer(stream: &mut TcpStream, outcome: Result<&[u8], &str>) -> io::Result<()> {
+pub(crate) fn answer(mut stream: &TcpStream, outcome: Result<&[u8], &str>) -> io::Result<()> {
     match outcome {
         Ok(bytes) => {
             stream.write_all(&[0])?;
@@ -69,7 +69,7 @@ pub(crate) fn answer(stream: &mut TcpStream, outcome: Result<&[u8], &str>) -> io
 
 /// Receives rank 0's answer; the reason, if it is one.
 pub(crate) fn receive_answer(
-    stream: &mut TcpStream,
+    mut stream: &TcpStream,
     bytes: &mut [u8],
 ) -> io::Result<Result<(), String>> {
     let mut status = [0];
@@ -85,7 +85,7 @@ pub(crate) fn receive_answer(
     Ok(Err(String::from_utf8_lossy(&reason).into_owned()))
 }
 
-fn receive_word(stream: &mut TcpStream) -> io::Result<u32> {
+fn receive_word(mut stream: &TcpStream) -> io::Result<u32> {
     let mut word = [0; 4];
     stream.read_exact(&mut word)?;
     Ok(u32::from_le_bytes(word))

@@ -4,6 +4,8 @@ use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use tributary_transport::Uninherited;
+
 use crate::arrivals::Arrivals;
 use crate::error::RendezvousError;
 use crate::frame;
@@ -11,7 +13,7 @@ use crate::frame;
 #[derive(Debug)]
 pub(crate) struct Hub {
     /// Of rank 1 and up.
-    members: Vec<TcpStream>,
+    members: Vec<Uninherited<TcpStream>>,
     timeout: Duration,
 }
 
@@ -40,7 +42,10 @@ impl Hub {
             Arrivals::new(listener).map_err(|problem| cannot_listen("its own address", problem))?;
         let mut members: Vec<Option<TcpStream>> = (1..size).map(|_| None).collect();
         let gathered = fill(&mut members, &mut arrivals, size, timeout);
-        let mut hub = Self { members: members.into_iter().flatten().collect(), timeout };
+        let mut hub = Self {
+            members: members.into_iter().flatten().map(Uninherited::new).collect(),
+            timeout,
+        };
         hub.tell(gathered.and_then(|()| hub.set_timeouts()), &[])?;
         Ok(hub)
     }
@@ -68,7 +73,7 @@ impl Hub {
         for at in 0..self.members.len() {
             let rank = at as u32 + 1;
             let part = &mut parts[at * len_bytes..][..len_bytes];
-            let member = &mut self.members[at];
+            let member = &self.members[at];
             let left = until.saturating_duration_since(Instant::now());
             // Zero would mean no limit.
             let limit = left.max(Duration::from_millis(1));
@@ -91,7 +96,7 @@ impl Hub {
 
     /// The rank at `first`, and those behind it that have sent nothing either.
     fn missing(&self, first: usize) -> RendezvousError {
-        let has_sent = |member: &TcpStream| {
+        let has_sent = |member: &Uninherited<TcpStream>| {
             member.set_nonblocking(true).is_ok() && member.peek(&mut [0]).is_ok()
         };
         let silent = (first..).zip(&self.members[first..]);
@@ -112,7 +117,7 @@ impl Hub {
         let reason = outcome.as_ref().err().map(ToString::to_string);
         let told = reason.as_deref().map_or(Ok(all), Err);
         let mut lost = Ok(());
-        for (rank, member) in (1..).zip(&mut self.members) {
+        for (rank, member) in (1..).zip(&self.members) {
             let sent = member.set_nonblocking(false).and_then(|()| frame::answer(member, told));
             if let Err(problem) = sent {
                 lost = lost.and(Err(RendezvousError::Left { rank, problem }));
@@ -154,7 +159,7 @@ fn fill(
 
 fn place(
     members: &mut [Option<TcpStream>],
-    mut stream: TcpStream,
+    stream: TcpStream,
     rank: u32,
     its_size: u32,
     size: u32,
@@ -172,7 +177,7 @@ fn place(
         }
     };
     // It may be gone; the others are told as well.
-    let _ = frame::answer(&mut stream, Err(&problem));
+    let _ = frame::answer(&stream, Err(&problem));
     Err(RendezvousError::Mismatch(problem))
 }
 

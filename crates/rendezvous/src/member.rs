@@ -4,6 +4,8 @@ use std::io::{self, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
+use tributary_transport::Uninherited;
+
 use crate::error::RendezvousError;
 use crate::frame::{self, Hello};
 
@@ -14,7 +16,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(crate) struct Member {
-    hub: TcpStream,
+    hub: Uninherited<TcpStream>,
 }
 
 impl Member {
@@ -25,7 +27,7 @@ impl Member {
         size: u32,
         timeout: Duration,
     ) -> Result<Self, RendezvousError> {
-        let hub = connect(address, timeout)?;
+        let hub = Uninherited::new(connect(address, timeout)?);
         let mut member = Self { hub };
         member.say_hello(rank, size, timeout).map_err(lost)?;
         member.receive(&mut [])?;
@@ -36,17 +38,17 @@ impl Member {
         self.hub.set_nodelay(true)?;
         self.hub.set_write_timeout(Some(timeout))?;
         self.hub.set_read_timeout(Some(timeout + GRACE))?;
-        self.hub.write_all(&Hello { rank, size }.encode())
+        (&*self.hub).write_all(&Hello { rank, size }.encode())
     }
 
     /// As [`Bootstrap::allgather`](tributary_client::Bootstrap::allgather).
     pub(crate) fn allgather(&mut self, mine: &[u8], all: &mut [u8]) -> Result<(), RendezvousError> {
-        frame::send(&mut self.hub, mine).map_err(lost)?;
+        frame::send(&self.hub, mine).map_err(lost)?;
         self.receive(all)
     }
 
     fn receive(&mut self, bytes: &mut [u8]) -> Result<(), RendezvousError> {
-        let answer = frame::receive_answer(&mut self.hub, bytes).map_err(lost)?;
+        let answer = frame::receive_answer(&self.hub, bytes).map_err(lost)?;
         answer.map_err(RendezvousError::Told)
     }
 }

@@ -45,6 +45,13 @@ pub trait Combine: Sync {
     /// `target = target OP source`.
     fn fold(&self, target: &mut [u8], source: &[u8]);
 
+    /// A number from 1 to 511 that is the same at all ranks for the same operator and datatype. Ranks compare it, to find
+    /// those that call different reductions. Kernels that have none share one.
+    #[inline]
+    fn number(&self) -> u16 {
+        511
+    }
+
     /// How to accumulate more than two ranks in a wider type, rounding once (16-bit floats).
     fn wide(&self) -> Option<&dyn Wide> {
         None

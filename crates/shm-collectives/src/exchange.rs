@@ -5,6 +5,7 @@
 use std::mem::MaybeUninit;
 use std::{ptr, slice};
 
+use super::call::{Call, CallKind};
 use super::combine::Combine;
 use super::copy::copy;
 use super::operation::{Action, Operation};
@@ -32,6 +33,15 @@ impl Exchange {
         };
         let fits = (shortest..=RINGS[EXCHANGE_RING].capacity_bytes).contains(&len_bytes);
         fits.then_some(Self { kernel, source, target, len_bytes })
+    }
+
+    /// What the other rank must call, too.
+    #[inline]
+    pub(super) fn call(&self) -> Call {
+        match self.kernel {
+            Some(kernel) => Call::new(CallKind::Allreduce, kernel.number(), self.len_bytes, 0),
+            None => Call::BARRIER,
+        }
     }
 
     /// Takes the result if the peer has come.

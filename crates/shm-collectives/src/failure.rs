@@ -1,5 +1,7 @@
 //! How a group ends early, and the encoding of that in the failure word of the segment.
 
+use super::call::Called;
+
 /// A rank of the group was lost: it ended, left or gave up. The group can do nothing more: this and
 /// every later call of every rank returns the same error. Drop the group, and make a new one
 /// without that rank.
@@ -28,12 +30,31 @@ pub enum LostCause {
     /// `process_vm_readv` or `process_vm_writev`.
     #[error("cannot be reached any more: error {0}")]
     Unreachable(i32),
+    /// It called another operation than a rank that waits for it, so the program has an error.
+    #[error("called another operation than local rank {with}")]
+    Disagrees {
+        /// The rank that waited.
+        with: u32,
+        /// What the rank at fault called.
+        called: Called,
+        /// What the rank that waited called.
+        with_called: Called,
+    },
 }
+
+/// Bits of a rank in the word of a disagreement.
+const RANK_BITS: u32 = 10;
+const _: () = assert!(1 << RANK_BITS == super::segment::RANKS_MAX);
 
 impl Lost {
     /// As a word that is not zero: cause, rank, code, from the top.
     pub(super) fn to_word(self) -> u64 {
         let (cause, code) = match self.cause {
+            LostCause::Disagrees { with, called, with_called } => {
+                let ranks = u64::from(self.local_rank) << RANK_BITS | u64::from(with);
+                let calls = called.bits() << Called::BITS | with_called.bits();
+                return 5 << 56 | ranks << (2 * Called::BITS) | calls;
+            }
             LostCause::Died => (1, 0),
             LostCause::Left => (2, 0),
             LostCause::Reported(code) => (3, code),
@@ -49,15 +70,28 @@ impl Lost {
             1 => LostCause::Died,
             2 => LostCause::Left,
             4 => LostCause::Unreachable(word as u32 as i32),
+            5 => return Some(Self::disagreement_from_word(word)),
             // The word is this library's own; a code is the best reading of anything else.
             _ => LostCause::Reported(word as u32),
         };
         Some(Self { local_rank: (word >> 32 & 0xff_ffff) as u32, cause })
     }
+
+    fn disagreement_from_word(word: u64) -> Self {
+        let ranks = word >> (2 * Called::BITS);
+        let rank = |bits: u64| (bits & ((1 << RANK_BITS) - 1)) as u32;
+        let cause = LostCause::Disagrees {
+            with: rank(ranks),
+            called: Called::from_bits(word >> Called::BITS),
+            with_called: Called::from_bits(word),
+        };
+        Self { local_rank: rank(ranks >> RANK_BITS), cause }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::call::CallKind;
     use super::*;
 
     #[test]
@@ -67,6 +101,11 @@ mod tests {
             LostCause::Left,
             LostCause::Reported(u32::MAX),
             LostCause::Unreachable(14),
+            LostCause::Disagrees {
+                with: 1022,
+                called: Called { kind: CallKind::Exscan, kernel: 511 },
+                with_called: Called { kind: CallKind::Barrier, kernel: 0 },
+            },
         ] {
             for local_rank in [0, 1023] {
                 let lost = Lost { local_rank, cause };

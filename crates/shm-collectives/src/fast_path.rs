@@ -7,6 +7,7 @@
 use std::mem::MaybeUninit;
 use std::{ptr, slice};
 
+use super::call::{Call, CallKind};
 use super::combine::{Combine, reduce_in_order};
 use super::copy::copy_short;
 use super::exchange::consume_exchanged;
@@ -95,6 +96,7 @@ impl HostGroup {
         if self.rings.ranks != 2 || !fits || !self.is_ready() {
             return None;
         }
+        self.rings.begin(Call::new(CallKind::Allreduce, kernel.number(), len_bytes, 0));
         // SAFETY: `source` is valid for `len_bytes` by the contract of `run`, and no caller's
         // buffer lies in the segment; an exchange slot is free in its step, and `own_slot` gives
         // its only slice.
@@ -116,6 +118,7 @@ impl HostGroup {
         if self.rings.ranks != 2 || !self.is_ready() {
             return None;
         }
+        self.rings.begin(Call::BARRIER);
         self.rings.publish(EXCHANGE_RING, 0);
         let outcome = self.await_exchange();
         if outcome.is_ok() {
@@ -140,6 +143,7 @@ impl HostGroup {
         if from >= self.rings.ranks || !self.is_one_line(len_bytes) || !self.is_ready() {
             return None;
         }
+        self.rings.begin(Call::new(CallKind::Broadcast, 0, len_bytes, from));
         if self.rings.local_rank == from {
             // SAFETY: `source` is valid for `len_bytes` by the contract of `run`, and fits a line,
             // checked above.
@@ -177,6 +181,7 @@ impl HostGroup {
         if to >= self.rings.ranks || !self.is_one_line(len_bytes) || !self.is_ready() {
             return None;
         }
+        self.rings.begin(Call::new(CallKind::Reduce, kernel.number(), len_bytes, to));
         if self.rings.local_rank != to {
             // SAFETY: `source` is valid for `len_bytes` by the contract of `run`, and fits a line,
             // checked above.
@@ -238,6 +243,7 @@ impl HostGroup {
         operation: &Operation,
     ) -> Result<(), Lost> {
         let &Operation { source, target, len_bytes, .. } = operation;
+        self.rings.begin(Call::of(operation));
         let own = self.rings.local_rank;
         let mut aside = MaybeUninit::<Aside>::uninit();
         // SAFETY: the contribution is not longer than a line (`is_one_line`); both buffers are

@@ -5,6 +5,7 @@
 use std::task::Poll;
 use std::time::Duration;
 
+use super::call::Call;
 use super::failure::{Lost, LostCause};
 use super::job::Job;
 use super::lateness::Late;
@@ -116,6 +117,7 @@ impl HostGroup {
             },
             "ranks of an operation are ranks of the group"
         );
+        self.rings.begin(Call::of(&operation));
         self.running = Job::new(operation, &self.rings);
         Ok(())
     }

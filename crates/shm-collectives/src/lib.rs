@@ -84,8 +84,8 @@
 //!
 //! Every rank owns rings of slots that it alone writes. All ranks cut an operation into the same
 //! *steps*, so they agree on step numbers without exchanging them. In step `t` a rank that
-//! contributes fills its slot `t mod slots` and then stores `t` into the slot's flag; the others
-//! wait until the flag is `t`. Flags are never reset. Step numbers have 64 bits and count up from
+//! contributes fills its slot `t mod slots` and then stores `t` into the slot's flag, with what it
+//! calls (`call`); the others wait until the flag is `t`, with what they call. Flags are never reset. Step numbers have 64 bits and count up from
 //! one: at a step every nanosecond they wrap after 584 years, so wrapping is not considered.
 //!
 //! There are three rings, and two *exchange slots* that groups of two use for short vectors:
@@ -155,10 +155,12 @@
 
 mod allgather;
 mod attach;
+mod call;
 mod combine;
 mod copy;
 mod delivery;
 mod direct;
+mod disagreement;
 mod exchange;
 mod failure;
 mod fast_path;
@@ -188,6 +190,7 @@ mod tests;
 pub mod waiting;
 
 pub use attach::{Attachment, SettleError};
+pub use call::{CallKind, Called};
 pub use combine::{Combine, Wide, element_bytes_max, reduce_in_order};
 pub use delivery::{DeliveryError, Mailbox, MailboxName};
 pub use exchange::Exchange;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, Timespec};
 
+use super::disagreement;
 use super::failure::{Lost, LostCause};
 use super::lateness::{Late, Lateness};
 use super::process::ProcessWatch;
@@ -89,10 +90,14 @@ impl Liveness {
     ) -> Result<(), Lost> {
         self.check_failure_word(rings)?;
         let local_rank = awaited.peer;
+        disagreement::say_waiting(rings);
         let cause = if has_departed(rings, local_rank) {
             LostCause::Left
         } else if self.has_ended(local_rank) {
             LostCause::Died
+        } else if let Some(call) = disagreement::find(rings, awaited) {
+            let (with, own) = (rings.local_rank, rings.call().called());
+            LostCause::Disagrees { with, called: call.called(), with_called: own }
         } else {
             self.lateness.note(rings, awaited);
             return Ok(());

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::delivery::{self, DeliveryError, Mailbox, MailboxName};
 use super::segment::{Layout, RANKS_MAX, Segment};
 
-const OFFER_VERSION: u32 = 2;
+const OFFER_VERSION: u32 = 3;
 
 /// Where processes of this host find the segment of a group. Plain data, the same for every rank.
 ///

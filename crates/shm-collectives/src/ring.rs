@@ -6,6 +6,7 @@ use std::hint::spin_loop;
 use std::slice;
 use std::time::Duration;
 
+use super::call::{Call, History};
 use super::peer_memory::PeerMemory;
 use super::segment::{EXCHANGE_RING, RINGS, SHORT_RING, Segment};
 use super::sync::{self, Ordering, fence};
@@ -47,6 +48,9 @@ pub(super) struct Rings {
     pub(super) ranks: u32,
     pub(super) policy: Policy,
     places: [Place; RINGS.len()],
+    /// What this rank does, and did before.
+    call: Call,
+    history: History,
     pub(super) peer_memory: PeerMemory,
 }
 
@@ -59,7 +63,26 @@ impl Rings {
     ) -> Self {
         let ranks = segment.ranks();
         let places = [Place { next: 1, cleared: 0 }; RINGS.len()];
-        Self { segment, local_rank, ranks, policy, places, peer_memory }
+        let (call, history) = (Call::NONE, History::default());
+        Self { segment, local_rank, ranks, policy, places, call, history, peer_memory }
+    }
+
+    /// From now on this rank does this, and its flags say so.
+    #[inline]
+    pub(super) fn begin(&mut self, call: Call) {
+        self.call = call.behind(self.history);
+        self.history = self.history.and(call);
+    }
+
+    /// What this rank does, or did last.
+    pub(super) fn call(&self) -> Call {
+        self.call
+    }
+
+    /// This rank's place in the order of all steps, of whatever ring: where all ranks call the same operations, two at
+    /// equal positions are in the same step.
+    pub(super) fn position(&self) -> u64 {
+        self.places.iter().map(|place| place.next).sum()
     }
 
     /// The number of the step to come.
@@ -142,7 +165,7 @@ impl Rings {
     /// What `rank` put into its slot in `step`.
     ///
     /// # Safety
-    /// The slot's flag has been seen to be `step` (or it is this rank's own and filled), and this
+    /// The slot's flag has been seen to be that of `step` (or it is this rank's own and filled), and this
     /// rank's counter has not passed `step`.
     #[inline]
     pub(super) unsafe fn slot(&self, ring: usize, rank: u32, step: u64, len_bytes: usize) -> &[u8] {
@@ -167,19 +190,20 @@ impl Rings {
     pub(super) fn publish(&self, ring: usize, len_bytes: usize) {
         let step = self.step(ring);
         // Release: pairs with the Acquire in `is_filled`: what is in the slot comes first.
-        self.segment.flag(ring, self.local_rank, step).store(step, Ordering::Release);
+        let flag = self.call.flag(step);
+        self.segment.flag(ring, self.local_rank, step).store(flag, Ordering::Release);
         self.wake_sleepers();
         if ring == SHORT_RING {
             self.prefetch_next_slot(len_bytes);
         }
     }
 
-    /// Whether `peer` has filled its slot of the step to come.
+    /// Whether `peer` has filled its slot of the step to come, in the same call.
     #[inline]
     pub(super) fn is_filled(&self, ring: usize, peer: u32) -> bool {
         let step = self.step(ring);
         // Acquire: pairs with the Release in `publish` of the peer.
-        self.segment.flag(ring, peer, step).load(Ordering::Acquire) == step
+        self.segment.flag(ring, peer, step).load(Ordering::Acquire) == self.call.flag(step)
     }
 
     /// Notes that all others' flags of the step to come were seen: they have done the one before.
@@ -208,7 +232,7 @@ impl Rings {
         // Acquire: as in `is_filled` and `claim_by_counters`.
         match event {
             AwaitedEvent::Filled => {
-                self.segment.flag(ring, peer, step).load(Ordering::Acquire) == step
+                self.segment.flag(ring, peer, step).load(Ordering::Acquire) == self.call.flag(step)
             }
             AwaitedEvent::Done => self.segment.done(ring, peer).load(Ordering::Acquire) >= step,
         }
@@ -220,14 +244,15 @@ impl Rings {
     #[inline]
     pub(super) fn is_met_soon(&self, awaited: Awaited, polls: u32) -> bool {
         let Awaited { peer, ring, step, event } = awaited;
-        let (word, at_most) = match event {
-            AwaitedEvent::Filled => (self.segment.flag(ring, peer, step), step),
-            AwaitedEvent::Done => (self.segment.done(ring, peer), u64::MAX),
+        let flag = self.call.flag(step);
+        let (word, wanted) = match event {
+            AwaitedEvent::Filled => (self.segment.flag(ring, peer, step), flag..=flag),
+            AwaitedEvent::Done => (self.segment.done(ring, peer), step..=u64::MAX),
         };
         // Acquire: as in `is_met`.
         (0..polls).any(|_| {
             spin_loop();
-            (step..=at_most).contains(&word.load(Ordering::Acquire))
+            wanted.contains(&word.load(Ordering::Acquire))
         })
     }
 

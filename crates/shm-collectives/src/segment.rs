@@ -68,6 +68,8 @@ pub(super) struct Control {
     pub(super) writing: AtomicU32,
     /// When this rank last said that it had waited for long, in milliseconds; see `lateness`.
     pub(super) waited_at_ms: AtomicU64,
+    /// Where in the order of steps this rank last said that it waits, and in which call; see `disagreement`.
+    pub(super) waits_in: AtomicU64,
 }
 
 /// Per ring, the last step after which this rank reads no slot of that or an earlier step.
@@ -256,7 +258,8 @@ impl Segment {
         unsafe { self.areas.add(offset) }
     }
 
-    /// The flag of the slot that `rank` fills in `step`: the number of the last step filled in.
+    /// The flag of the slot that `rank` fills in `step`: the number of the last step filled in, and the call; see
+    /// `call`.
     #[inline]
     pub(super) fn flag(&self, ring: usize, rank: u32, step: u64) -> &AtomicU64 {
         // SAFETY: slots begin at multiples of 64 bytes inside the mapping, with their flag, which

@@ -1,7 +1,8 @@
 //! How a communicator ends at one rank: of itself, by a failure, or because the program gives it up.
 //! Whoever learns first tells the ranks of its host and, at leaders, the other hosts.
 
-use tributary_shm_collectives::{Lost, LostCause};
+use tributary_inter_host::PairNumber;
+use tributary_shm_collectives::{CallKind, Called, Lost, LostCause};
 use tributary_tuning::Method;
 use tributary_wire::frame::{Abort, AbortReason};
 
@@ -44,6 +45,13 @@ impl Engine {
                 let label = self.label.clone();
                 (CollectiveError::RankLost { label, rank }, AbortReason::MemberLost)
             }
+            LostCause::Disagrees { with, called, with_called } => {
+                let ranks = [lost.local_rank, with].map(|it| self.placement.rank_of_local(it));
+                let calls = [called, with_called].map(describe);
+                let error =
+                    CollectiveError::Disagreement { label: self.label.clone(), ranks, calls };
+                (error, AbortReason::Disagreement)
+            }
         };
         self.methods.each().for_each(|method| method.abort(reason));
         self.fail(error)
@@ -71,6 +79,30 @@ impl Engine {
             return CollectiveError::GivenUp { label };
         }
         CollectiveError::between_hosts(method, label, reason.to_string(), host)
+    }
+}
+
+/// What a rank called, in words: `an allreduce (sum of i32)`.
+fn describe(called: Called) -> String {
+    let collective = match called.kind {
+        CallKind::Unknown => "another collective",
+        CallKind::Allreduce => "an allreduce",
+        CallKind::Reduce => "a reduce",
+        CallKind::Broadcast => "a broadcast",
+        CallKind::Transfer => "a transfer",
+        CallKind::Barrier => "a barrier",
+        CallKind::ReduceScatter => "a reduce-scatter",
+        CallKind::Allgather => "an allgather",
+        CallKind::Gather => "a gather",
+        CallKind::Scatter => "a scatter",
+        CallKind::Scan => "a scan",
+        CallKind::Exscan => "an exclusive scan",
+    };
+    match PairNumber(u32::from(called.kernel)).pair() {
+        Some((operator, datatype)) => {
+            format!("{collective} ({} of {})", operator.name(), datatype.name())
+        }
+        None => collective.to_owned(),
     }
 }
 

@@ -27,6 +27,8 @@
 
 #[path = "../allgather.rs"]
 mod allgather;
+#[path = "../call.rs"]
+mod call;
 #[path = "../combine.rs"]
 mod combine;
 #[path = "../copy.rs"]
@@ -64,6 +66,7 @@ mod slices;
 #[path = "../staged.rs"]
 mod staged;
 
+mod disagreement;
 mod lateness;
 mod peer_memory;
 mod process;

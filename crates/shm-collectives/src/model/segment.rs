@@ -6,6 +6,9 @@ use loom::cell::UnsafeCell;
 
 use super::sync::{AtomicU32, AtomicU64, Purpose, Word32};
 
+/// Most ranks a group may have.
+pub(super) const RANKS_MAX: u32 = 1024;
+
 pub(super) const SHORT_RING: usize = 0;
 pub(super) const LONG_RING: usize = 1;
 pub(super) const EXCHANGE_RING: usize = 2;

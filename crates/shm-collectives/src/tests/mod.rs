@@ -2,6 +2,7 @@
 
 mod confined;
 pub(super) mod death;
+mod disagreement;
 mod kernels;
 mod kill;
 mod late;

@@ -19,8 +19,8 @@ use super::ShmOptions;
 use super::hello::{HELLO_BYTES, Hello, SEALS};
 use super::link::{End, ShmLink};
 use super::memory::{Mapping, file_bytes};
-use crate::ConnectError;
 use crate::socket::stream;
+use crate::{ConnectError, Uninherited};
 
 /// Pause between two attempts while the listener's queue is full.
 const RETRY: Duration = Duration::from_millis(1);
@@ -43,6 +43,7 @@ pub fn connect_shm(
     let memory = sealed_memory(options.ring_bytes())?;
     let mapping = Mapping::new(memory.as_fd(), options.ring_bytes()).map_err(os("mmap"))?;
     pass(&socket, &memory, options)?;
+    let socket = Uninherited::new(socket);
     Ok(ShmLink::new(&Arc::new(mapping), socket, End::Connector, options.payload_max_bytes()))
 }
 

@@ -10,7 +10,7 @@ use tributary_wire::frame::{HEADER_BYTES, Header};
 use super::memory::{Mapping, Ring};
 use super::ring::{BadReleased, Consumer, Producer, Push, record_bytes};
 use crate::link::check_announced;
-use crate::{Armed, Frame, Inject, Link, ReceiveError, SendError, Sent};
+use crate::{Armed, Frame, Inject, Link, ReceiveError, SendError, Sent, Uninherited};
 
 /// An empty poll reads shared memory only. One in this many also polls the socket, so that a side
 /// that only polls notices its peer's death.
@@ -31,7 +31,7 @@ pub(super) enum End {
 pub struct ShmLink {
     outgoing: Producer<Ring>,
     incoming: Consumer<Ring>,
-    socket: OwnedFd,
+    socket: Uninherited<OwnedFd>,
     payload_max_bytes: u32,
     /// Room that the last `send` lacked; zero if it was taken.
     lacked_bytes: usize,
@@ -46,7 +46,7 @@ pub struct ShmLink {
 impl ShmLink {
     pub(super) fn new(
         mapping: &Arc<Mapping>,
-        socket: OwnedFd,
+        socket: Uninherited<OwnedFd>,
         end: End,
         payload_max_bytes: u32,
     ) -> Self {

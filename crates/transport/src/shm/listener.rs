@@ -19,7 +19,7 @@ use super::ShmOptions;
 use super::hello::{HELLO_BYTES, admit};
 use super::link::{End, ShmLink};
 use crate::socket::{is_lost_connection, stream};
-use crate::{AcceptError, HandshakeError, ListenError, Listener};
+use crate::{AcceptError, HandshakeError, ListenError, Listener, Uninherited};
 
 /// Connectors that may be half-open at once. The oldest makes room for a newer one: an honest
 /// connector sends its greeting right after connecting, so it is never old.
@@ -33,7 +33,7 @@ const BACKLOG: i32 = 1024;
 /// Its descriptor is an epoll instance over the socket and the half-open connectors.
 pub struct ShmListener {
     epoll: OwnedFd,
-    socket: OwnedFd,
+    socket: Uninherited<OwnedFd>,
     bound: Bound,
     options: ShmOptions,
     handshake_max: Duration,
@@ -43,7 +43,7 @@ pub struct ShmListener {
 
 /// A connector whose greeting isn't complete.
 struct HalfOpen {
-    socket: OwnedFd,
+    socket: Uninherited<OwnedFd>,
     deadline: Instant,
     hello: [u8; HELLO_BYTES],
     hello_bytes: usize,
@@ -80,6 +80,7 @@ impl ShmListener {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(os("epoll_create"))?;
         watch(&epoll, &socket).map_err(os("epoll_ctl"))?;
         let half_open = VecDeque::with_capacity(HALF_OPEN_MAX);
+        let socket = Uninherited::new(socket);
         Ok(Self { epoll, socket, bound, options, handshake_max, half_open })
     }
 
@@ -105,7 +106,7 @@ impl ShmListener {
             self.half_open.pop_front();
         }
         self.half_open.push_back(HalfOpen {
-            socket,
+            socket: Uninherited::new(socket),
             deadline: now + self.handshake_max,
             hello: [0; HELLO_BYTES],
             hello_bytes: 0,

@@ -19,7 +19,7 @@ use crate::link::check_announced;
 use crate::socket::{HostProbes, is_closed};
 use crate::{
     Armed, AuthenticationKey, Frame, Inject, Link, OptionsError, OsError, ReceiveError, SendError,
-    Sent,
+    Sent, Uninherited,
 };
 
 /// Room for short frames behind the longest, so that one read takes many.
@@ -69,7 +69,7 @@ impl TcpOptions {
 
 /// One end of a link over TCP.
 pub struct TcpLink {
-    socket: OwnedFd,
+    socket: Uninherited<OwnedFd>,
     input: Input,
     output: Output,
     payload_max_bytes: u32,
@@ -131,7 +131,7 @@ impl TcpLink {
         let payload_max_bytes = options.payload_max_bytes;
         let frame_bytes_max = HEADER_BYTES + payload_max_bytes as usize + CODE_BYTES;
         Ok(Self {
-            socket,
+            socket: Uninherited::new(socket),
             input: Input::new(payload_max_bytes, BATCH_BYTES),
             output: Output { buffer: Vec::with_capacity(frame_bytes_max), sent_bytes: 0 },
             payload_max_bytes,

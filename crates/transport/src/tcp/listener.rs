@@ -11,14 +11,14 @@ use rustix::net::{SocketFlags, accept_with};
 use super::congestion::send_at_once;
 use super::{TcpLink, TcpOptions};
 use crate::socket::is_lost_connection;
-use crate::{AcceptError, ListenError, Listener};
+use crate::{AcceptError, ListenError, Listener, Uninherited};
 
 /// Accepts links over TCP.
 ///
 /// A connector identifies itself in its first frame, so there is no handshake and no half-open
 /// link. The owner of a link decides how long it may stay silent.
 pub struct TcpAcceptor {
-    socket: TcpListener,
+    socket: Uninherited<TcpListener>,
     options: TcpOptions,
 }
 
@@ -32,7 +32,7 @@ impl TcpAcceptor {
         socket.set_nonblocking(true).map_err(|error| listen_error("fcntl", &error))?;
         let outcome = send_at_once(socket.as_fd());
         outcome.map_err(|error| ListenError::Os { call: "setsockopt", error: error.into() })?;
-        Ok(Self { socket, options })
+        Ok(Self { socket: Uninherited::new(socket), options })
     }
 
     /// The address it listens at, with the port that the system chose.

@@ -25,6 +25,7 @@ use super::unqueued::Unqueued;
 use crate::link::check_announced;
 use crate::{
     Armed, AuthenticationCode, AuthenticationKey, Frame, ListenError, OsError, SendError, Sent,
+    Uninherited,
 };
 
 /// Buffer size requested for each direction; the kernel may give less. A window of segments from
@@ -65,7 +66,7 @@ pub struct DatagramStats {
 
 /// A UDP socket that carries frames.
 pub struct DatagramSocket {
-    socket: Arc<UdpSocket>,
+    socket: Arc<Uninherited<UdpSocket>>,
     queue: Queue,
     inbox: Inbox,
     sends_trains: bool,
@@ -126,7 +127,7 @@ impl DatagramSocket {
         // There was no filter before, so there is nothing that the kernel could keep.
         let _ = filter::queue_frames(socket.as_fd());
         Ok(Self {
-            socket: Arc::new(socket),
+            socket: Arc::new(Uninherited::new(socket)),
             queue: Queue { bytes: Vec::new(), entries: Vec::with_capacity(QUEUED_FRAMES_MAX) },
             inbox: Inbox::new(),
             // Kernels that can receive trains can send them too.

@@ -5,12 +5,13 @@ use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError, Weak};
 
 use super::sys;
+use crate::Uninherited;
 
 /// Counts what the kernel has dropped at a socket: what the socket's filter did not let pass, what has a wrong checksum,
 /// and what came while the socket's buffer was full. Can be asked from any thread, also when the socket is gone.
 #[derive(Debug)]
 pub struct Unqueued {
-    socket: Weak<UdpSocket>,
+    socket: Weak<Uninherited<UdpSocket>>,
     counted: Mutex<Counted>,
 }
 
@@ -29,7 +30,7 @@ impl Counted {
 }
 
 impl Unqueued {
-    pub(super) fn of(socket: Weak<UdpSocket>) -> Self {
+    pub(super) fn of(socket: Weak<Uninherited<UdpSocket>>) -> Self {
         Self { socket, counted: Mutex::default() }
     }
 

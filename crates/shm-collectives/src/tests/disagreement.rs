@@ -1,0 +1,110 @@
+//! Goal: ranks that call different operations all get an error that names two of them, and none waits for ever or goes on
+//! with another's data. Method: one rank calls each operation of a list, the others each other one; then all go on alike.
+
+use super::threads::{Watchdog, with_group_of};
+use crate::{Action, Attachment, Blocks, Combine, HostGroup, Lost, LostCause, Operation, Policy};
+
+const LONG_BYTES: usize = 96 * 1024;
+const RANKS_MAX: usize = 4;
+
+/// A kernel that is known to others by a number.
+struct Numbered(u16);
+
+impl Combine for Numbered {
+    fn element_bytes(&self) -> usize {
+        1
+    }
+
+    fn combine_into(&self, target: &mut [u8], left: &[u8], right: &[u8]) {
+        target.copy_from_slice(left);
+        self.fold(target, right);
+    }
+
+    fn fold(&self, target: &mut [u8], source: &[u8]) {
+        target.iter_mut().zip(source).for_each(|(target, source)| *target ^= source);
+    }
+
+    fn number(&self) -> u16 {
+        self.0
+    }
+}
+
+/// What a rank calls.
+type Call = (Action, usize);
+
+fn calls() -> Vec<Call> {
+    let (bytes, floats): (&'static dyn Combine, &'static dyn Combine) =
+        (&Numbered(1), &Numbered(2));
+    let scan = |inclusive| Action::Scan { kernel: bytes, inclusive };
+    vec![
+        (Action::Allreduce(bytes), 8),
+        (Action::Allreduce(bytes), 48),
+        (Action::Allreduce(bytes), 4096),
+        (Action::Allreduce(bytes), LONG_BYTES),
+        (Action::Allreduce(floats), 8),
+        (Action::Allreduce(floats), LONG_BYTES),
+        (Action::Reduce { to: 0, kernel: bytes }, 8),
+        (Action::Reduce { to: 1, kernel: bytes }, 8),
+        (Action::Reduce { to: 1, kernel: bytes }, LONG_BYTES),
+        (Action::Broadcast { from: 0 }, 8),
+        (Action::Broadcast { from: 1 }, 8),
+        (Action::Broadcast { from: 0 }, 4000),
+        (Action::Broadcast { from: 0 }, LONG_BYTES),
+        (Action::Barrier, 0),
+        (Action::ReduceScatter { kernel: bytes, blocks: Blocks::Even }, 24),
+        (Action::Allgather, 8),
+        (Action::Allgather, 16 * 1024),
+        (scan(true), 8),
+        (scan(false), 8),
+        (scan(true), LONG_BYTES),
+    ]
+}
+
+/// Performs an operation on buffers that suit any.
+fn perform(group: &mut HostGroup, (action, len_bytes): Call) -> Result<(), Lost> {
+    let source = vec![1_u8; LONG_BYTES * RANKS_MAX];
+    let mut target = vec![0_u8; LONG_BYTES * RANKS_MAX];
+    let operation =
+        Operation { action, source: source.as_ptr(), target: target.as_mut_ptr(), len_bytes };
+    // SAFETY: the buffers are apart, longer than any action of this test asks for, and live until the operation is over.
+    unsafe { group.run(&operation) }
+}
+
+fn outcomes(ranks: u32, policy: Policy, odd: usize, others: usize) -> Vec<Result<(), Lost>> {
+    let settle = |attachment: Attachment, _| attachment.settle_as(policy);
+    with_group_of(ranks, settle, |group| {
+        let call = if group.local_rank() == 0 { odd } else { others };
+        perform(group, calls()[call])?;
+        // Ranks that only send learn of it when they next meet.
+        (0..3).try_for_each(|_| perform(group, (Action::Barrier, 0)))
+    })
+}
+
+#[test]
+fn ranks_that_call_different_operations_are_told_and_named() {
+    let _watchdog = Watchdog::new("ranks_that_call_different_operations_are_told_and_named");
+    let count = calls().len();
+    for (ranks, every) in [(2, 1), (4, 3)] {
+        for index in 0..count {
+            for other in (index % every..count).step_by(every) {
+                let is_even = (index + other) % 2 == 0;
+                let policy = if ranks == 2 && is_even { Policy::Spin } else { Policy::Sleep };
+                let outcomes = outcomes(ranks, policy, index, other);
+                if index == other {
+                    assert!(outcomes.iter().all(Result::is_ok), "{ranks} {index}: {outcomes:?}");
+                    continue;
+                }
+                let lost = outcomes[0];
+                assert!(
+                    outcomes.iter().all(|it| *it == lost),
+                    "{ranks} {index} {other}: {outcomes:?}"
+                );
+                let Err(Lost { local_rank, cause: LostCause::Disagrees { with, .. } }) = lost
+                else {
+                    panic!("{ranks} {index} {other}: {outcomes:?}");
+                };
+                assert!((local_rank == 0) != (with == 0), "{ranks} {index} {other}: {lost:?}");
+            }
+        }
+    }
+}
