@@ -9,10 +9,12 @@ use super::operation::{Action, Operation};
 
 /// Bits of a call. The others of a flag have the number of the step, without its highest bits: slots are used again so soon
 /// that a number comes round only after the one it could be taken for is long gone.
-const BITS: u32 = 24;
+const BITS: u32 = 32;
 const KIND_BITS: u32 = 4;
 const KERNEL_BITS: u32 = 9;
 const SHAPE_BITS: u32 = BITS - KIND_BITS - KERNEL_BITS;
+/// The call of a shorter operation tells its exact length.
+pub(super) const EXACT_BYTES: usize = 1 << SHAPE_BITS;
 
 /// Which collective a rank called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,8 +129,8 @@ impl Call {
     /// The call of an operation that is given by its parts.
     #[inline]
     pub(super) fn new(kind: CallKind, kernel: u16, len_bytes: usize, root: u32) -> Self {
-        let shape = len_bytes ^ len_bytes >> SHAPE_BITS ^ (root as usize) << (SHAPE_BITS / 2);
-        let shape = shape as u64 & ((1 << SHAPE_BITS) - 1);
+        let shape = len_bytes as u64 ^ (len_bytes >> SHAPE_BITS) as u64 ^ root_bits(root);
+        let shape = shape & ((1 << SHAPE_BITS) - 1);
         Self(kind as u64 | u64::from(kernel) << KIND_BITS | shape << (KIND_BITS + KERNEL_BITS))
     }
 
@@ -136,6 +138,12 @@ impl Call {
     #[inline]
     pub(super) fn behind(self, history: History) -> Self {
         Self(self.0 ^ history.0 >> (u64::BITS - SHAPE_BITS) << (KIND_BITS + KERNEL_BITS))
+    }
+
+    /// The length of a broadcast from `root` behind `history`, if it is shorter than [`EXACT_BYTES`].
+    pub(super) fn broadcast_bytes(self, root: u32, history: History) -> usize {
+        let shape = self.behind(history).0 >> (KIND_BITS + KERNEL_BITS) ^ root_bits(root);
+        (shape & ((1 << SHAPE_BITS) - 1)) as usize
     }
 
     /// The flag of a slot that was filled in `step` of this call.
@@ -165,6 +173,11 @@ impl Call {
     pub(super) fn called(self) -> Called {
         Called::from_bits(self.0)
     }
+}
+
+/// A root, spread over the bits that lengths use least.
+fn root_bits(root: u32) -> u64 {
+    u64::from(root.reverse_bits() >> (u32::BITS - SHAPE_BITS))
 }
 
 /// All calls so far, in one number.
@@ -199,6 +212,11 @@ mod tests {
             assert_eq!(one.called(), Call::BARRIER.called(), "the collective stays");
         }
         assert_ne!(behind(&[sum, maximum]), behind(&[maximum, sum]));
+        let history = History::default().and(sum).and(maximum);
+        for len_bytes in [1, 40, 4096, EXACT_BYTES - 1] {
+            let broadcast = Call::new(CallKind::Broadcast, 0, len_bytes, 5).behind(history);
+            assert_eq!(broadcast.broadcast_bytes(5, history), len_bytes);
+        }
     }
 
     #[test]
@@ -206,7 +224,7 @@ mod tests {
         for (number, kind) in (0..).zip(CallKind::ALL) {
             assert_eq!(kind as usize, number);
             for kernel in [0, 1, 511] {
-                for step in [1, 2, 1 << 39, (1 << 40) + 7] {
+                for step in [1, 2, 1 << 31, (1 << 40) + 7] {
                     let call = Call::new(kind, kernel, 12_345_678, 77);
                     let flag = call.flag(step);
                     assert_eq!(Call::in_flag(flag, step), Some(call));

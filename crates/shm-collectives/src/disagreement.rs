@@ -8,9 +8,9 @@
 //! 3. The other waits, too, at the same place in the order of steps, in another call.
 //! 4. The other waits at a later place, and has not filled the slot that this rank waits for.
 
-use super::call::Call;
+use super::call::{Call, CallKind, EXACT_BYTES};
 use super::ring::{Awaited, AwaitedEvent, Rings};
-use super::segment::RINGS;
+use super::segment::{EXCHANGE_RING, RINGS};
 use super::sync::Ordering;
 
 /// Says where in the order of steps this rank waits, and in which call.
@@ -29,6 +29,26 @@ pub(super) fn find(rings: &Rings, awaited: Awaited) -> Option<Call> {
     (!rings.is_met(awaited)).then_some(call)
 }
 
+/// The length of the broadcast that this rank waits for in vain, because the root's is shorter than this rank's: MPI's
+/// own broadcasts carry that out. None if this rank does something else, or the root does.
+pub(super) fn shorter_broadcast(
+    rings: &Rings,
+    awaited: Awaited,
+    from: u32,
+    len_bytes: usize,
+) -> Option<usize> {
+    let history = rings.history_before();
+    let length_in = |call: Call| {
+        let at_root = call.broadcast_bytes(from, history);
+        let is_it = call == Call::new(CallKind::Broadcast, 0, at_root, from).behind(history);
+        (is_it && (1..len_bytes.min(EXACT_BYTES)).contains(&at_root)).then_some(at_root)
+    };
+    // A root does not wait: it may have gone on, and filled slots of other rings since.
+    let mut calls =
+        (0..RINGS.len()).filter_map(|ring| call_of(rings, ring, from, rings.step(ring)));
+    calls.find_map(length_in).filter(|_| awaited.peer == from && !rings.is_met(awaited))
+}
+
 fn call_in_slot(rings: &Rings, awaited: Awaited) -> Option<Call> {
     if awaited.event == AwaitedEvent::Done {
         return None;
@@ -41,7 +61,7 @@ fn call_ahead(rings: &Rings, awaited: Awaited) -> Option<Call> {
         return None;
     }
     let others = (0..RINGS.len()).filter(|ring| *ring != awaited.ring);
-    let is_used = |ring: &usize| rings.ranks == 2 || *ring != super::segment::EXCHANGE_RING;
+    let is_used = |ring: &usize| rings.ranks == 2 || *ring != EXCHANGE_RING;
     let mut calls = others
         .filter(is_used)
         .filter_map(|ring| call_of(rings, ring, awaited.peer, rings.step(ring)));

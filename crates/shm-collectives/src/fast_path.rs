@@ -13,10 +13,12 @@ use super::copy::copy_short;
 use super::exchange::consume_exchanged;
 use super::failure::Lost;
 use super::group::HostGroup;
+use super::job::Job;
 use super::operation::{Action, Operation};
 use super::ring::{Awaited, AwaitedEvent};
 use super::scan::reduce_prefix;
 use super::segment::{EXCHANGE_RING, LINE_RING, RINGS};
+use super::staged::Staged;
 use super::waiting::Policy;
 
 impl HostGroup {
@@ -149,11 +151,14 @@ impl HostGroup {
             // checked above.
             return Some(unsafe { self.send_line(source, len_bytes) });
         }
-        if let Err(lost) = self.await_slot_of(LINE_RING, from) {
-            return Some(Err(lost));
+        if !self.rings.is_filled(LINE_RING, from) {
+            let action = Action::Broadcast { from };
+            let operation = Operation { action, source, target, len_bytes };
+            // SAFETY: `target` is valid for `len_bytes` until this call returns, by the contract of `run`.
+            return Some(unsafe { self.await_broadcast(operation) });
         }
         let step = self.rings.step(LINE_RING);
-        // SAFETY: `await_slot_of` has seen the flag of `from`; `target` is valid for `len_bytes` by
+        // SAFETY: `is_filled` has seen the flag of `from`; `target` is valid for `len_bytes` by
         // the contract of `run`, and apart from the segment.
         unsafe {
             let line = self.rings.slot(LINE_RING, from, step, len_bytes);
@@ -313,6 +318,16 @@ impl HostGroup {
         }
         let step = self.rings.step(EXCHANGE_RING);
         self.wait_for(Awaited { peer, ring: EXCHANGE_RING, step, event: AwaitedEvent::Filled })
+    }
+
+    /// Waits for a broadcast that this rank has begun, as an operation in progress, which may become a shorter one.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    #[inline(never)]
+    unsafe fn await_broadcast(&mut self, operation: Operation) -> Result<(), Lost> {
+        self.running = Staged::new(operation, self.rings.ranks).map(Job::Staged);
+        self.complete()
     }
 
     /// Waits until `peer` has filled its slot of the step to come.

@@ -6,6 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::call::Call;
+use super::disagreement;
 use super::failure::{Lost, LostCause};
 use super::job::Job;
 use super::lateness::Late;
@@ -202,8 +203,25 @@ impl HostGroup {
     }
 
     fn check_awaited_peer(&mut self, awaited: Awaited) -> Result<(), Lost> {
+        if let Some(Job::Staged(staged)) = &self.running
+            && let Some(operation) = staged.as_awaited_broadcast()
+            && let Some(shorter) = self.shorter_broadcast(awaited, operation)
+        {
+            self.rings.begin_instead(Call::of(&shorter));
+            self.running = Job::new(shorter, &self.rings);
+            return Ok(());
+        }
         let outcome = self.liveness.check_awaited_peer(&self.rings, awaited);
         self.abandon_if_lost(outcome)
+    }
+
+    /// The broadcast that this rank has to take part in instead of the one that it waits for, because the root's is
+    /// shorter; none if that is not so.
+    fn shorter_broadcast(&self, awaited: Awaited, operation: Operation) -> Option<Operation> {
+        let Action::Broadcast { from } = operation.action else { return None };
+        let len_bytes = operation.len_bytes;
+        let len_bytes = disagreement::shorter_broadcast(&self.rings, awaited, from, len_bytes)?;
+        Some(Operation { len_bytes, ..operation })
     }
 
     #[inline]
@@ -244,7 +262,9 @@ impl HostGroup {
             return Ok(());
         }
         let mut waiter = Waiter::new(self.rings.policy);
-        while !self.rings.is_met(awaited) {
+        let call = self.rings.call();
+        // Another call has taken this one's place if it was a broadcast, and is shorter at its root.
+        while !self.rings.is_met(awaited) && self.rings.call() == call {
             let check = waiter.pause(|time| self.rings.sleep(awaited, time.min(IDLE_INTERVAL_MAX)));
             match check {
                 PeerCheck::None => continue,

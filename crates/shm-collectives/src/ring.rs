@@ -51,6 +51,8 @@ pub(super) struct Rings {
     /// What this rank does, and did before.
     call: Call,
     history: History,
+    /// What it did before that.
+    history_before: History,
     pub(super) peer_memory: PeerMemory,
 }
 
@@ -63,15 +65,37 @@ impl Rings {
     ) -> Self {
         let ranks = segment.ranks();
         let places = [Place { next: 1, cleared: 0 }; RINGS.len()];
-        let (call, history) = (Call::NONE, History::default());
-        Self { segment, local_rank, ranks, policy, places, call, history, peer_memory }
+        let [history, history_before] = [History::default(); 2];
+        Self {
+            segment,
+            local_rank,
+            ranks,
+            policy,
+            places,
+            call: Call::NONE,
+            history,
+            history_before,
+            peer_memory,
+        }
     }
 
     /// From now on this rank does this, and its flags say so.
     #[inline]
     pub(super) fn begin(&mut self, call: Call) {
         self.call = call.behind(self.history);
+        self.history_before = self.history;
         self.history = self.history.and(call);
+    }
+
+    /// This rank does this instead of what it began.
+    pub(super) fn begin_instead(&mut self, call: Call) {
+        self.history = self.history_before;
+        self.begin(call);
+    }
+
+    /// What this rank did before what it does.
+    pub(super) fn history_before(&self) -> History {
+        self.history_before
     }
 
     /// What this rank does, or did last.

@@ -108,6 +108,12 @@ impl Staged {
         }
     }
 
+    /// The operation, if it is a broadcast of which this rank waits for the first piece.
+    pub(super) fn as_awaited_broadcast(&self) -> Option<Operation> {
+        let is_it = matches!(self.operation.action, Action::Broadcast { .. }) && self.offset == 0;
+        is_it.then_some(self.operation)
+    }
+
     /// Whether this is the last step, and this rank has written what it has to.
     pub(super) fn owes_nothing(&self) -> bool {
         let is_last = self.offset + self.len_bytes() >= self.operation.len_bytes;
