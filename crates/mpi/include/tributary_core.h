@@ -85,7 +85,8 @@
 #define TRIBUTARY_PASS_COMBINER_NONBLOCKING 12 /* in a nonblocking call, on a long vector */
 #define TRIBUTARY_PASS_COMBINER_HOSTS 13       /* between hosts, where it cannot go, on a long vector */
 #define TRIBUTARY_PASS_LONG_ELEMENT 14         /* on elements that are too long */
-#define TRIBUTARY_PASS_REASONS 15
+#define TRIBUTARY_PASS_MISSING 15              /* not all members have this library */
+#define TRIBUTARY_PASS_REASONS 16
 
 /* What became of an operation. */
 #define TRIBUTARY_PENDING 0

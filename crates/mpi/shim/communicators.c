@@ -2,6 +2,7 @@
 #include "communicators.h"
 #include "comm_table.h"
 #include "fault_tolerance.h"
+#include "presence.h"
 #include "shim.h"
 #include "timing.h"
 
@@ -11,6 +12,7 @@
 
 _Atomic(handle_table *) comm_table;
 static int keyval = MPI_KEYVAL_INVALID;
+static atomic_bool worlds_were_merged;
 static pthread_mutex_t adopting = PTHREAD_MUTEX_INITIALIZER;
 
 /* A copy of a communicator is another communicator: it gets a record of its own. */
@@ -130,7 +132,26 @@ static void pass_on(comm_record *record, uint32_t reason) {
     atomic_store_explicit(&record->state, COMM_PASSES, memory_order_release);
 }
 
+/*
+ * Whether all members have this library. Processes of other worlds come in by MPI_Intercomm_merge; as long as there was none,
+ * all members of every communicator are this world's.
+ */
+static bool all_have_library(comm_record *record) {
+    if (record->all_have_library || !atomic_load_explicit(&worlds_were_merged, memory_order_relaxed) ||
+        !presence_has_foreigners(record->comm, shim_world)) {
+        return true;
+    }
+    record->all_have_library = presence_is_complete(record->comm);
+    if (!record->all_have_library) {
+        pass_on(record, TRIBUTARY_PASS_MISSING);
+    }
+    return record->all_have_library;
+}
+
 void communicators_join(comm_record *record) {
+    if (!all_have_library(record)) {
+        return;
+    }
     tributary_bootstrap members =
         communicators_bootstrap(&record->comm, record->rank, record->size);
     tributary_progress_hook hook = {.call = progress, .context = record};
@@ -166,12 +187,18 @@ void communicators_revoked(comm_record *record) {
     }
 }
 
+void communicators_add_merged(MPI_Comm comm, const char *label) {
+    atomic_store_explicit(&worlds_were_merged, true, memory_order_relaxed);
+    communicators_add(comm, label);
+}
+
 void communicators_add(MPI_Comm comm, const char *label) {
     if (comm == MPI_COMM_NULL) {
         return;
     }
     comm_record *record = new_record(comm, label);
-    if (record == NULL || atomic_load_explicit(&record->state, memory_order_relaxed) != COMM_LATE) {
+    if (record == NULL || atomic_load_explicit(&record->state, memory_order_relaxed) != COMM_LATE ||
+        !all_have_library(record)) {
         return;
     }
     tributary_bootstrap members = communicators_bootstrap(&comm, record->rank, record->size);

@@ -27,6 +27,7 @@ typedef struct comm_record {
     _Atomic comm_state state;
     atomic_bool is_freed; /* `comm` is no handle any more */
     atomic_int holds; /* one for the communicator, one for each nonblocking or persistent operation */
+    bool all_have_library; /* all members do, although not all are of this world */
     _Atomic uint32_t pass_reason; /* TRIBUTARY_PASS_*; written before `state` is COMM_PASSES */
     /* Written before `state` is COMM_READY or COMM_WATCHED. */
     bool is_on_one_host;
@@ -44,6 +45,9 @@ int communicators_open(void);
  * many have been set up already. Ignores MPI_COMM_NULL.
  */
 void communicators_add(MPI_Comm comm, const char *label);
+
+/* The same for a communicator whose members may be of several worlds. */
+void communicators_add_merged(MPI_Comm comm, const char *label);
 
 /* The record of `comm`, made if there is none. Null: MPI must judge this handle. */
 comm_record *communicators_find(MPI_Comm comm);

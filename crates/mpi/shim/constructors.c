@@ -72,5 +72,10 @@ INTERPOSE_EXTENSION(Comm_shrink, (MPI_Comm comm, MPI_Comm *made)) {
 }
 #endif
 
-CONSTRUCTOR(Intercomm_merge, "merge", (MPI_Comm comm, int high, MPI_Comm *made),
-            (comm, high, made), made)
+INTERPOSE(Intercomm_merge, (MPI_Comm comm, int high, MPI_Comm *made)) {
+    int error = underlying.Intercomm_merge(comm, high, made);
+    if (error == MPI_SUCCESS) {
+        communicators_add_merged(*made, "merge");
+    }
+    return error;
+}

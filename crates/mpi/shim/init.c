@@ -5,6 +5,7 @@
 #include "maps.h"
 #include "pending.h"
 #include "persistent.h"
+#include "presence.h"
 #include "report.h"
 #include "sessions.h"
 #include "shim.h"
@@ -59,13 +60,18 @@ static void open_core(void) {
     }
 }
 
-void shim_open(shim_maker *make_communicators) {
-    if (atomic_load_explicit(&shim_is_on, memory_order_relaxed)) {
+void shim_open(MPI_Comm everybody, shim_maker *make_communicators) {
+    static bool is_given_up; /* the same at all processes that have the library */
+    if (is_given_up || atomic_load_explicit(&shim_is_on, memory_order_relaxed)) {
         return;
     }
     char why_not[FAILURE_MESSAGE_BYTES];
     if (!underlying_is_expected_library(why_not, sizeof why_not)) {
         dispatch_warn(why_not);
+        return;
+    }
+    if (!presence_is_complete(everybody)) {
+        is_given_up = true;
         return;
     }
     maps_fill();
@@ -98,7 +104,7 @@ static void start(void) {
         return; /* an MPI whose MPI_Init calls PMPI_Init_thread */
     }
     shim_has_predefined = true;
-    shim_open(copy_predefined);
+    shim_open(MPI_COMM_WORLD, copy_predefined);
     if (atomic_load_explicit(&shim_is_on, memory_order_relaxed)) {
         communicators_add(MPI_COMM_WORLD, "world");
         communicators_add(MPI_COMM_SELF, "self");

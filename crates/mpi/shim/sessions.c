@@ -72,7 +72,7 @@ static void open_on(MPI_Comm comm) {
     int size = 0;
     underlying.Comm_size(comm, &size);
     if (has_own && size == count_all_processes()) {
-        shim_open(make_from_own_session);
+        shim_open(comm, make_from_own_session);
     }
     if (!atomic_load_explicit(&shim_is_on, memory_order_relaxed)) {
         sessions_end_own();

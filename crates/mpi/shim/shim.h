@@ -39,10 +39,10 @@ static inline MPI_Comm shim_comm_for_errors(void) {
 typedef bool shim_maker(void);
 
 /*
- * Turns the shim on, if it is off and serves this MPI. Collective over all processes that were started
- * together. Not for several threads at a time.
+ * Turns the shim on, if it is off, serves this MPI, and all processes that were started together have this library.
+ * `everybody` is a communicator of these. Collective over those that have it. Not for several threads at a time.
  */
-void shim_open(shim_maker *make_communicators);
+void shim_open(MPI_Comm everybody, shim_maker *make_communicators);
 
 /* Waits for operations whose requests the program has freed, reports, and frees everything. Collective as well. */
 void shim_close(void);

@@ -33,7 +33,7 @@
     X(Ireduce_scatter) X(Ireduce_scatter_block) X(Iallgather) X(Iallgatherv) X(Iscan) X(Iexscan)   \
     X(Wait) X(Waitall) X(Waitany) X(Waitsome)                                                      \
     X(Test) X(Testall) X(Testany) X(Testsome) X(Request_get_status) X(Request_free)                \
-    X(Recv_init) X(Start) X(Startall)                                                              \
+    X(Send) X(Irecv) X(Cancel) X(Recv_init) X(Start) X(Startall)                                                              \
     X(Comm_dup) X(Comm_dup_with_info) X(Comm_split) X(Comm_split_type)                             \
     X(Comm_create) X(Comm_create_group)                                                            \
     X(Cart_create) X(Cart_sub) X(Graph_create)                                                     \
