@@ -106,20 +106,21 @@ impl Context {
         }
     }
 
-    /// Whether a communicator that was just created is to be set up at once: a set-up takes
-    /// milliseconds, and programs may create communicators by the thousand that never see a
-    /// collective. Collective over its ranks, and the same on all of them: it waits for its first
-    /// use if a single rank has created its share.
+    /// The blocking collective at which a communicator that was just created is to be set up; 0 if that is now. A set-up
+    /// takes milliseconds, and programs may create communicators by the thousand that see few collectives. Collective over
+    /// its ranks, and the same on all of them: it waits for its uses if a single rank has created its share.
     ///
     /// # Errors
     /// If the exchange fails.
-    pub fn sets_up_now(&self, bootstrap: &mut dyn Bootstrap) -> Result<bool, BootstrapError> {
+    pub fn sets_up_after(&self, bootstrap: &mut dyn Bootstrap) -> Result<u32, BootstrapError> {
         // Relaxed: a count of this process, nothing is published with it.
         let created = self.created.fetch_add(1, Ordering::Relaxed);
-        let mine = [u8::from(created < self.settings.communicators_eager)];
-        let mut all = vec![0; bootstrap.size() as usize];
-        bootstrap.allgather(&mine, &mut all)?;
-        Ok(all.iter().all(|eager| *eager == 1))
+        let is_eager = created < self.settings.communicators_eager;
+        let mine: u32 = if is_eager { 0 } else { self.settings.communicators_after };
+        let mut all = vec![0; bootstrap.size() as usize * size_of_val(&mine)];
+        bootstrap.allgather(&mine.to_le_bytes(), &mut all)?;
+        let (each, _) = all.as_chunks();
+        Ok(each.iter().map(|bytes| u32::from_le_bytes(*bytes)).max().unwrap_or(mine))
     }
 
     /// Whether the group that is asked for now is the one that an external receiver may read: the first

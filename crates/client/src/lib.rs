@@ -12,6 +12,7 @@ mod bootstrap;
 mod combiner;
 mod communicator;
 mod context;
+mod descriptors;
 mod engine;
 /// What a guard lends ends with the guard:
 ///

@@ -14,6 +14,7 @@ mod tree;
 
 use crate::bootstrap::Bootstrap;
 use crate::context::Context;
+use crate::descriptors;
 use crate::engine::{Engine, InterHostMethods, Parts};
 use crate::progress_hook::ProgressHook;
 use crate::selection::{Limits, Selection};
@@ -63,7 +64,7 @@ fn set_up_reserved(
 ) -> Result<Ready, Unavailable> {
     let max = context.settings.communicators_max;
     let room = if reserved {
-        Ok(())
+        descriptors::make_room()
     } else {
         Err(format!("{max} communicators are served already (TRIBUTARY_COMMUNICATORS_MAX)"))
     };

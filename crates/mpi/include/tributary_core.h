@@ -86,7 +86,8 @@
 #define TRIBUTARY_PASS_COMBINER_HOSTS 13       /* between hosts, where it cannot go, on a long vector */
 #define TRIBUTARY_PASS_LONG_ELEMENT 14         /* on elements that are too long */
 #define TRIBUTARY_PASS_MISSING 15              /* not all members have this library */
-#define TRIBUTARY_PASS_REASONS 16
+#define TRIBUTARY_PASS_SELDOM 16               /* not used often enough to be set up */
+#define TRIBUTARY_PASS_REASONS 17
 
 /* What became of an operation. */
 #define TRIBUTARY_PENDING 0
@@ -205,10 +206,10 @@ void tributary_close(void);
 tributary_communicator *tributary_communicator_new(const char *label, uint32_t size, int counted);
 
 /*
- * Whether to set up a communicator that was just created at once (nonzero) or at its first blocking
- * collective. Collective, and the outcome is the same on all ranks.
+ * The blocking collective at which a communicator that was just created is to be set up: 0 if that is now. The same at all
+ * members, over which it is collective.
  */
-int tributary_communicator_joins_now(const tributary_bootstrap *members);
+uint32_t tributary_communicator_joins_after(const tributary_bootstrap *members);
 
 /*
  * Sets the communicator up for offloading. Collective, and the outcome is the same on all ranks.

@@ -105,6 +105,7 @@ static comm_record *new_record(MPI_Comm comm, const char *label) {
     atomic_init(&record->pass_reason,
                 is_inter ? TRIBUTARY_PASS_INTERCOMMUNICATOR : TRIBUTARY_PASS_NOT_SET_UP);
     atomic_init(&record->state, is_inter ? COMM_PASSES : COMM_LATE);
+    atomic_init(&record->uses_to_join, 1);
     bool counted = record->rank == 0 && !(is_inter && remote_group_counts(comm));
     record->core = tributary_communicator_new(is_inter ? "intercommunicator" : label,
                                               (uint32_t)record->size, counted);
@@ -146,6 +147,12 @@ static bool all_have_library(comm_record *record) {
         pass_on(record, TRIBUTARY_PASS_MISSING);
     }
     return record->all_have_library;
+}
+
+void communicators_join_in_time(comm_record *record) {
+    if (atomic_fetch_sub_explicit(&record->uses_to_join, 1, memory_order_relaxed) == 1) {
+        communicators_join(record);
+    }
 }
 
 void communicators_join(comm_record *record) {
@@ -202,8 +209,12 @@ void communicators_add(MPI_Comm comm, const char *label) {
         return;
     }
     tributary_bootstrap members = communicators_bootstrap(&comm, record->rank, record->size);
-    if (tributary_communicator_joins_now(&members)) {
+    uint32_t after = tributary_communicator_joins_after(&members);
+    if (after == 0) {
         communicators_join(record);
+    } else if (after > 1) {
+        atomic_store_explicit(&record->uses_to_join, after, memory_order_relaxed);
+        atomic_store_explicit(&record->pass_reason, TRIBUTARY_PASS_SELDOM, memory_order_relaxed);
     }
 }
 

@@ -13,7 +13,7 @@
 #include "tributary_core.h"
 
 typedef enum comm_state {
-    COMM_LATE,    /* not set up yet; its first blocking collective does it */
+    COMM_LATE,    /* not set up yet; a blocking collective does it */
     COMM_READY,   /* offloads */
     COMM_WATCHED, /* offloads unless MPI knows that it is revoked */
     COMM_PASSES,  /* never offloads, for the record's `pass_reason` */
@@ -28,6 +28,7 @@ typedef struct comm_record {
     atomic_bool is_freed; /* `comm` is no handle any more */
     atomic_int holds; /* one for the communicator, one for each nonblocking or persistent operation */
     bool all_have_library; /* all members do, although not all are of this world */
+    _Atomic uint32_t uses_to_join; /* of a late one: blocking collectives until the one that sets it up */
     _Atomic uint32_t pass_reason; /* TRIBUTARY_PASS_*; written before `state` is COMM_PASSES */
     /* Written before `state` is COMM_READY or COMM_WATCHED. */
     bool is_on_one_host;
@@ -42,7 +43,7 @@ int communicators_open(void);
 
 /*
  * Makes the record of a communicator that all its members have just created, and sets it up unless
- * many have been set up already. Ignores MPI_COMM_NULL.
+ * many have been created already. Ignores MPI_COMM_NULL.
  */
 void communicators_add(MPI_Comm comm, const char *label);
 
@@ -51,6 +52,9 @@ void communicators_add_merged(MPI_Comm comm, const char *label);
 
 /* The record of `comm`, made if there is none. Null: MPI must judge this handle. */
 comm_record *communicators_find(MPI_Comm comm);
+
+/* One more blocking collective of a late communicator: sets it up if it is the one to do so. Collective over its members. */
+void communicators_join_in_time(comm_record *record);
 
 /* Sets a late communicator up. Collective over its members. */
 void communicators_join(comm_record *record);

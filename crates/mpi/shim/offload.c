@@ -11,7 +11,7 @@ static comm_state settle(comm_record *record, offload_mode mode) {
         fault_tolerance_is_revoked(record->comm)) {
         communicators_revoked(record);
     } else if (state == COMM_LATE && mode != OFFLOAD_NONBLOCKING) {
-        communicators_join(record);
+        communicators_join_in_time(record);
     }
     return atomic_load_explicit(&record->state, memory_order_relaxed);
 }

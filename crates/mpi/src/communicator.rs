@@ -61,19 +61,17 @@ pub unsafe extern "C" fn tributary_communicator_new(
     }))
 }
 
-/// Whether to set up now a communicator that was just created.
+/// The blocking collective at which a communicator that was just created is to be set up; 0 if that is now.
 ///
 /// # Safety
 /// `members` points to a bootstrap of the communicator's ranks, valid during this call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tributary_communicator_joins_now(members: *const CBootstrap) -> c_int {
+pub unsafe extern "C" fn tributary_communicator_joins_after(members: *const CBootstrap) -> u32 {
     // SAFETY: `members` points to a bootstrap that is valid during this call: the header's rule on
     // pointers.
     let members = unsafe { &*members };
     // Without a context, or after a failed exchange, join now: the join reports the reason.
-    let now =
-        context().map_or(true, |context| context.sets_up_now(&mut Ranks(members)).unwrap_or(true));
-    c_int::from(now)
+    context().map_or(0, |context| context.sets_up_after(&mut Ranks(members)).unwrap_or(0))
 }
 
 /// Sets a communicator up.

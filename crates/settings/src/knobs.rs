@@ -302,11 +302,20 @@ pub const COMMUNICATORS_MAX: Knob = Knob {
 /// Set up at creation.
 pub const COMMUNICATORS_EAGER: Knob = Knob {
     name: "TRIBUTARY_COMMUNICATORS_EAGER",
-    default: "32",
+    default: "8",
     unit: "communicators",
     allowed: "0 to 65536",
-    help: "communicators of one process set up when created; later ones at their first blocking \
-           collective",
+    help: "communicators of one process set up when created; later ones when they have been used \
+           (TRIBUTARY_COMMUNICATORS_AFTER)",
+};
+/// Uses before a later communicator is set up.
+pub const COMMUNICATORS_AFTER: Knob = Knob {
+    name: "TRIBUTARY_COMMUNICATORS_AFTER",
+    default: "16",
+    unit: "collectives",
+    allowed: "1 to 65536",
+    help: "the blocking collective at which a communicator is set up that was not when it was created: \
+           a set-up takes milliseconds, and memory of aggregation nodes",
 };
 /// Where the report goes.
 pub const REPORT: Knob = Knob {
@@ -427,6 +436,7 @@ pub const KNOBS: &[&Knob] = &[
     &CROSS_MEMORY,
     &COMMUNICATORS_MAX,
     &COMMUNICATORS_EAGER,
+    &COMMUNICATORS_AFTER,
     &FAILOVER,
     &LATE_AFTER,
     &SHARP_FAILURE,

@@ -88,6 +88,8 @@ pub struct Settings {
     pub communicators_max: usize,
     /// Communicators set up when they are created.
     pub communicators_eager: usize,
+    /// The blocking collective at which later ones are set up.
+    pub communicators_after: u32,
     /// Whether a communicator outlives its aggregation nodes.
     pub failover: Switch,
     /// How long a rank may be waited for within its host before it is named; none for ever.
@@ -162,6 +164,7 @@ impl Settings {
             cross_memory: read.choice(&knobs::CROSS_MEMORY)?,
             communicators_max: read.number(&knobs::COMMUNICATORS_MAX, 1..=1 << 16)?,
             communicators_eager: read.number(&knobs::COMMUNICATORS_EAGER, 0..=1 << 16)?,
+            communicators_after: read.number(&knobs::COMMUNICATORS_AFTER, 1..=1 << 16)?,
             failover: read.choice(&knobs::FAILOVER)?,
             late_after: read
                 .number_unless(&knobs::LATE_AFTER, "never", 1..=86_400)?
