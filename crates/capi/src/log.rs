@@ -2,6 +2,10 @@
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Instant;
+
+use tributary_client::lines::LineLimit;
+use tributary_wire::text::printable;
 
 /// How much a line matters; the numbers are those of `SHARP_COLL_LOG_LEVEL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +50,9 @@ impl Level {
 
 static LEVEL: AtomicU8 = AtomicU8::new(Level::DEFAULT as u8);
 
+/// Of the lines of each level.
+static LIMITS: [LineLimit; Level::ALL.len()] = [const { LineLimit::new() }; Level::ALL.len()];
+
 /// From now on lines of this level and below are written, in the whole process.
 pub(crate) fn set_level(level: Level) {
     // Relaxed: nothing is published with it.
@@ -56,7 +63,16 @@ pub(crate) fn set_level(level: Level) {
 pub(crate) fn write(level: Level, text: impl FnOnce() -> String) {
     // Relaxed: as above.
     if level as u8 <= LEVEL.load(Ordering::Relaxed) {
-        let line = format!("sharp_coll [{}] {}: {}\n", std::process::id(), level.name(), text());
+        // A program may call in vain again and again. More than that somebody asked for.
+        let remark = match level {
+            Level::Debug | Level::Trace => String::new(),
+            _ => match LIMITS[level as usize].judge(Instant::now()).remark() {
+                Some(remark) => remark,
+                None => return,
+            },
+        };
+        let (process, level) = (std::process::id(), level.name());
+        let line = format!("sharp_coll [{process}] {level}: {}{remark}\n", printable(&text()));
         // Where nobody can be told, the call's status still tells.
         let _ = io::stderr().write_all(line.as_bytes());
     }

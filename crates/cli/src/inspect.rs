@@ -14,6 +14,7 @@ use tributary_wire::control::{
 
 use crate::flags::{DrainFlags, FabricFlags, ManagerAddressFlags, OpenFlags, StatusFlags};
 use crate::tables;
+use crate::texts;
 use crate::usage::UsageError;
 
 /// Prints nodes, jobs and groups, or the groups that wait.
@@ -25,9 +26,9 @@ pub(crate) fn status(flags: &StatusFlags) -> anyhow::Result<ExitCode> {
     status.groups.retain(|group| group.waiting.is_some());
     let mut out = io::stdout().lock();
     if flags.fabric.json {
-        writeln!(out, "{}", serde_json::to_string(&status.groups)?)?;
+        writeln!(out, "{}", texts::json(&status.groups)?)?;
     } else {
-        write!(out, "{}", waiting_of(&status))?;
+        write!(out, "{}", waiting_of(&texts::printable_of(&status)?))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -82,9 +83,9 @@ fn print(flags: &FabricFlags, text: fn(&Status) -> String) -> anyhow::Result<Exi
     let status = ask(flags)?;
     let mut out = io::stdout().lock();
     if flags.json {
-        writeln!(out, "{}", serde_json::to_string(&status)?)?;
+        writeln!(out, "{}", texts::json(&status)?)?;
     } else {
-        write!(out, "{}", text(&status))?;
+        write!(out, "{}", text(&texts::printable_of(&status)?))?;
     }
     Ok(ExitCode::SUCCESS)
 }

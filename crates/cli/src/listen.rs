@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{fs, thread};
 
 use anyhow::Context as _;
 use serde::Serialize;
 use tributary_client::external_receiver::{Delivery, Ended, ExternalReceiver};
+use tributary_client::report::output;
 use tributary_wire::control::ExternalReceiverGrant;
 
 use crate::flags::ListenFlags;
@@ -20,6 +21,9 @@ const JOIN_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long one wait for results lasts; the next one follows it.
 const WAIT: Duration = Duration::from_secs(1);
+
+/// Longest grant that is read, in bytes.
+const GRANT_BYTES_MAX: u64 = 64 << 10;
 
 /// How often the file is read while another grant is awaited.
 const NEXT_GRANT_EVERY: Duration = Duration::from_millis(50);
@@ -71,7 +75,7 @@ pub(crate) fn listen(flags: &ListenFlags) -> anyhow::Result<ExitCode> {
 
 fn read_grant(path: &Path) -> anyhow::Result<ExternalReceiverGrant> {
     let shown = path.display();
-    let text = fs::read(path).with_context(|| format!("the grant {shown}"))?;
+    let text = output::read(path, GRANT_BYTES_MAX).with_context(|| format!("the grant {shown}"))?;
     let grant = serde_json::from_slice(&text)
         .map_err(|error| UsageError::new("GRANT", shown.to_string(), error.to_string()))?;
     Ok(grant)

@@ -26,6 +26,7 @@ mod sim_calibrate;
 mod sim_replay;
 mod swarm;
 mod tables;
+mod texts;
 mod tune;
 mod usage;
 
@@ -121,7 +122,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
 /// Writes an error to standard error.
 fn complain(line: &str) {
     // If standard error is closed, the exit code has to suffice.
-    let _ = writeln!(io::stderr().lock(), "tributary: {line}");
+    let _ = writeln!(io::stderr().lock(), "tributary: {}", texts::printable_lines(line));
 }
 
 /// Whether the reader closed the pipe, as in `tributary config | head -1`.

@@ -6,15 +6,17 @@ mod lines;
 mod times;
 mod units;
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use tributary_client::report::{Report, Times};
+use tributary_client::report::{REPORT_BYTES_MAX, Report, Times, output};
+
+use tributary_wire::text::printable_json;
 
 use crate::flags::ReportFlags;
+use crate::texts;
 use crate::usage::UsageError;
 
 /// Shows a report.
@@ -29,11 +31,13 @@ pub(crate) fn report(flags: &ReportFlags) -> anyhow::Result<ExitCode> {
         let times = times_of("FILE", &flags.file, &report)?;
         let baseline = baseline.as_ref().and_then(|baseline| baseline.times.as_ref());
         let drawing = drawing::svg(times, baseline)?;
-        fs::write(target, drawing).with_context(|| format!("--plot {}", target.display()))?;
+        output::write(target, drawing.as_bytes(), 0o666)
+            .with_context(|| format!("--plot {}", target.display()))?;
     }
     let mut out = io::stdout().lock();
     if flags.json {
-        writeln!(out, "{:#}", lines::json(&report, baseline.as_ref()))?;
+        let json = format!("{:#}", lines::json(&report, baseline.as_ref()));
+        writeln!(out, "{}", printable_json(&json))?;
     } else {
         writeln!(out, "{}", text(&report))?;
         if let Some(baseline) = &baseline {
@@ -57,8 +61,9 @@ fn read(option: &str, path: &Path) -> Result<Report, UsageError> {
         let allowed = format!("a file of tributary run --report is allowed: {why}");
         UsageError::new(option, path.to_string_lossy(), allowed)
     };
-    let text = fs::read(path).map_err(|error| refused(&error))?;
-    serde_json::from_slice(&text).map_err(|error| refused(&error))
+    let text = output::read(path, REPORT_BYTES_MAX).map_err(|error| refused(&error))?;
+    let report = serde_json::from_slice(&text).map_err(|error| refused(&error))?;
+    texts::printable_of(&report).map_err(|error| refused(&error))
 }
 
 /// The times of a report that must have some.

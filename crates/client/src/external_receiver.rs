@@ -8,14 +8,12 @@
 //! lost, the job goes on, and writes the next tree's grant to the same file; what is complete in between this
 //! process misses. It knows nothing of the job's communicators.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tributary_inter_host::failover;
+use tributary_report::output;
 use tributary_transport::{
     AuthenticationKey, Link, OptionsError, Sent, TcpLink, TcpOptions, connect_tcp, wait,
 };
@@ -113,20 +111,15 @@ impl Ended {
     }
 }
 
+/// Mode of a grant's file: whoever reads it may read the results.
+const GRANT_MODE: u32 = 0o600;
+
 /// Writes how a group's results may be read from outside, if they may, where only the owner of `path` may read it, all
 /// of it at once. Fails in one line that names the file.
 pub(crate) fn write_grant(grant: &GroupGrant, path: &Path) -> Result<(), String> {
     let Some(grant) = &grant.external_receiver else { return Ok(()) };
     let text = serde_json::to_vec(grant).expect("a grant is plain data");
-    replace(path, &text).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mut draft = path.as_os_str().to_owned();
-    draft.push(".new");
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600).open(&draft)?.write_all(text)?;
-    fs::rename(&draft, path)
+    output::write(path, &text, GRANT_MODE).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 impl ExternalReceiver {

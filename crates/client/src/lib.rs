@@ -42,6 +42,7 @@ mod engine;
 mod exclusive;
 pub mod external_receiver;
 mod job;
+pub mod lines;
 pub mod manager;
 mod operation;
 mod placement;

@@ -1,10 +1,19 @@
 //! The report's file, to which every process or job of one run adds.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::Report;
+use crate::output::{self, Place};
+
+/// Mode of a report's file, as far as the process's mask allows it.
+const FILE_MODE: u32 = 0o666;
 
 /// Why a report was not written.
 #[derive(Debug, thiserror::Error)]
@@ -16,41 +25,60 @@ pub struct WriteError {
     pub problem: io::Error,
 }
 
+/// Longest report that is read: thousands of communicators.
+pub const REPORT_BYTES_MAX: u64 = 256 << 20;
+
+/// How long another may hold the lock.
+const LOCKED_WITHIN: Duration = Duration::from_secs(10);
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+
 /// Writes the report, and adds the one of the same run that is there already. A lock on the directory
-/// serialises those that end at the same time. The file is replaced whole, so a reader never sees half
-/// of it.
+/// serialises those that end at the same time. A file is replaced whole, so a reader never sees half
+/// of it; a device, a pipe or a link is written in place.
 ///
 /// # Errors
 /// If the file can't be written.
 pub fn add_to_file(path: &Path, report: &Report) -> Result<(), WriteError> {
     let failed = |problem| WriteError { path: path.to_owned(), problem };
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let directory = File::open(directory.unwrap_or(Path::new("."))).map_err(failed)?;
-    rustix::fs::flock(&directory, rustix::fs::FlockOperation::LockExclusive)
-        .map_err(|errno| failed(errno.into()))?;
+    let _locked = lock_folder(path).map_err(failed)?;
     let mut report = report.clone();
-    let earlier = fs::read(path).ok();
-    let earlier = earlier.and_then(|text| serde_json::from_slice::<Report>(&text).ok());
-    if let Some(earlier) =
-        earlier.filter(|earlier| !report.run_id.is_empty() && earlier.run_id == report.run_id)
+    if let Some(earlier) = earlier(path)
+        && !report.run_id.is_empty()
+        && earlier.run_id == report.run_id
     {
         report.merge(&earlier);
     }
-    let mut partial = path.as_os_str().to_owned();
-    partial.push(format!(".{}", std::process::id()));
-    let partial = PathBuf::from(partial);
-    let text = serde_json::to_string_pretty(&report).expect("a report is plain data");
-    let write = || -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create_new(true).open(&partial)?;
-        file.write_all(text.as_bytes())?;
-        file.write_all(b"\n")?;
-        fs::rename(&partial, path)
-    };
-    write().map_err(|problem| {
-        // The file may not exist.
-        let _ = fs::remove_file(&partial);
-        failed(problem)
-    })
+    let mut text = serde_json::to_vec_pretty(&report).expect("a report is plain data");
+    text.push(b'\n');
+    output::write(path, &text, FILE_MODE).map_err(failed)
+}
+
+/// The report that a file holds; none if the path is no file, which may be endless, or holds something else.
+fn earlier(path: &Path) -> Option<Report> {
+    if Place::of(path) == Place::Open || !fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
+    serde_json::from_slice(&output::read(path, REPORT_BYTES_MAX).ok()?).ok()
+}
+
+/// Locks the folder of a path, as long as the returned value lives. Anybody who may read the folder may hold the lock,
+/// so it is not waited for without end.
+fn lock_folder(path: &Path) -> io::Result<File> {
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let folder = File::open(folder.unwrap_or(Path::new(".")))?;
+    let until = Instant::now() + LOCKED_WITHIN;
+    loop {
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(folder),
+            Err(Errno::AGAIN) if Instant::now() < until => thread::sleep(LOCK_PAUSE),
+            Err(Errno::AGAIN) => {
+                let message = "another process holds a lock on its folder";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod comparison;
 mod counters;
 mod file;
 mod histogram;
+pub mod output;
 mod path;
 mod time_cells;
 mod times;
@@ -17,9 +18,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use tributary_wire::text::printable;
+
 pub use comparison::{Compared, compare};
 pub use counters::{CounterRegistry, Counters};
-pub use file::{WriteError, add_to_file};
+pub use file::{REPORT_BYTES_MAX, WriteError, add_to_file};
 pub use histogram::{Bounds, Histogram};
 pub use path::{PathKind, PathTaken};
 pub use time_cells::TimeCells;
@@ -160,7 +163,9 @@ impl fmt::Display for Report {
         for communicator in &self.communicators {
             let CommunicatorReport { label, ranks, hosts, communicators, note, carriers, .. } =
                 communicator;
-            let memory = &communicator.memory;
+            let memory = printable(&communicator.memory);
+            let (label, note) = (printable(label), printable(note));
+            let carriers = printable(carriers);
             writeln!(f, "  {label}: {ranks} ranks, {hosts} hosts, {communicators} communicators")?;
             if !carriers.is_empty() {
                 write!(f, "    carried by {carriers}")?;
@@ -198,7 +203,7 @@ impl fmt::Display for Report {
             }
         }
         for (reason, count) in &self.reasons {
-            writeln!(f, "  passed through {count}: {reason}")?;
+            writeln!(f, "  passed through {count}: {}", printable(reason))?;
         }
         self.times.as_ref().map_or(Ok(()), |times| times.fmt(f))
     }

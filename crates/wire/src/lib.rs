@@ -24,6 +24,8 @@ mod hex;
 mod ids;
 mod operator;
 mod terms;
+#[cfg(any(test, feature = "control"))]
+pub mod text;
 
 pub use capability::Capability;
 pub use datatype::{Datatype, UnknownDatatype};

@@ -1,35 +1,43 @@
 //! The end-of-run report: where the preload library writes it, and its text.
 
-use std::fs;
+use std::fs::Permissions;
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use anyhow::Context as _;
 use tempfile::TempDir;
-use tributary_client::report::Report;
+use tributary_client::report::output::{self, Place};
+use tributary_client::report::{REPORT_BYTES_MAX, Report};
 
 use super::arguments::Arguments;
 use crate::report;
+use crate::texts;
 
 /// Where the report of this run goes.
 pub(super) struct Destination {
     path: PathBuf,
-    /// Holds the file if the user named none; removed with this value.
+    /// Holds the file if the user named none, or one that can't be read back; removed with this value.
     _folder: Option<TempDir>,
+    /// Where the report goes at the end: a device, a pipe or a link.
+    copy: Option<PathBuf>,
 }
 
 impl Destination {
-    /// `path`, or a temporary file.
+    /// `path`, or a temporary file. What is no file is written once, at the end, because several jobs of one run add
+    /// to the report.
     pub(super) fn new(path: Option<&Path>) -> anyhow::Result<Self> {
-        if let Some(path) = path {
-            return Ok(Self { path: path.to_owned(), _folder: None });
+        if let Some(path) = path.filter(|path| Place::of(path) == Place::File) {
+            return Ok(Self { path: path.to_owned(), _folder: None, copy: None });
         }
         let folder = tempfile::Builder::new()
             .prefix("tributary-run-")
+            .permissions(Permissions::from_mode(0o700))
             .tempdir()
             .context("the temporary folder for the report can't be made")?;
-        Ok(Self { path: folder.path().join("report.json"), _folder: Some(folder) })
+        let (inside, copy) = (folder.path().join("report.json"), path.map(Path::to_owned));
+        Ok(Self { path: inside, _folder: Some(folder), copy })
     }
 
     /// The file that the preload library writes.
@@ -46,15 +54,26 @@ impl Destination {
     ) -> anyhow::Result<()> {
         let mut out = io::stderr().lock();
         match self.read(run_id)? {
-            Some(report) => writeln!(out, "\n{}", report::text(&report))?,
+            Some(report) => {
+                self.write_copy(&report)?;
+                let report = texts::printable_of(&report)?;
+                writeln!(out, "\n{}", report::text(&report))?;
+            }
             None => writeln!(out, "\n{}", absence(arguments, status))?,
         }
         Ok(())
     }
 
+    fn write_copy(&self, report: &Report) -> anyhow::Result<()> {
+        let Some(copy) = &self.copy else { return Ok(()) };
+        let text = serde_json::to_string_pretty(report)? + "\n";
+        let written = output::write(copy, text.as_bytes(), 0o666);
+        written.with_context(|| format!("report {}", copy.display()))
+    }
+
     /// The report, if this run wrote one; the file may be an earlier run's.
     fn read(&self, run_id: &std::ffi::OsStr) -> anyhow::Result<Option<Report>> {
-        let bytes = match fs::read(&self.path) {
+        let bytes = match output::read(&self.path, REPORT_BYTES_MAX) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
@@ -84,7 +103,25 @@ fn absence(arguments: &Arguments, status: ExitStatus) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+
+    #[test]
+    fn what_is_no_file_is_written_at_the_end_and_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        let destination = Destination::new(Some(&link)).unwrap();
+        assert_ne!(destination.path(), link);
+        let mode = fs::metadata(destination.path().parent().unwrap()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o700, "whatever the mask");
+        let report = Report { run_id: "1".into(), in_tree: 4, ..Report::default() };
+        destination.write_copy(&report).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        let written: Report = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        assert_eq!(written, report);
+    }
 
     #[test]
     fn another_runs_report_is_not_taken_for_ours() {

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write as _};
 use std::sync::Arc;
+use std::time::Instant;
 
 use tributary_inter_host::failover::{Request, Terms};
 use tributary_inter_host::watch::Alarm;
@@ -17,6 +18,7 @@ use crate::context::Context;
 use crate::engine::StreamUse;
 use crate::external_receiver::write_grant;
 use crate::job::Job;
+use crate::lines::LineLimit;
 use crate::placement::Placement;
 
 /// A leader's place in a tree, and what takes over when the tree is lost; and why nothing does, in one line
@@ -96,6 +98,9 @@ fn terms(context: &Context, grant: &GroupGrant, stream: Option<StreamUse>) -> Te
     }
 }
 
+/// Lines about grants that were not written.
+static UNTOLD: LineLimit = LineLimit::new();
+
 /// How host 0 asks for another group, whose results can be read where those of the first could.
 fn ask(context: &Context, job: &Job, request: GroupRequest) -> Request {
     let job = job.clone();
@@ -103,11 +108,13 @@ fn ask(context: &Context, job: &Job, request: GroupRequest) -> Request {
     Arc::new(move || {
         let grant = job.request_group(&request).map_err(|error| error.to_string())?;
         let told = path.as_deref().map_or(Ok(()), |path| write_grant(&grant, path));
-        if let Err(problem) = told {
+        if let Err(problem) = told
+            && let Some(remark) = UNTOLD.judge(Instant::now()).remark()
+        {
             // The job is worth more than who reads along.
             let _ = writeln!(
                 io::stderr().lock(),
-                "tributary: `tributary listen` can't follow the job to its next tree: {problem}"
+                "tributary: `tributary listen` can't follow the job to its next tree: {problem}{remark}"
             );
         }
         Ok(grant)
