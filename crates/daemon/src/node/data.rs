@@ -96,6 +96,8 @@ pub(super) struct DataLoop {
     datagram_payload_max_bytes: u32,
     /// When to accept next, if a connector may be waiting.
     accept_at: Option<Instant>,
+    /// While the system lacks a resource: no accept before.
+    accept_not_before: Instant,
     poll: Poll,
     /// Kept alive, because dropping a waker cancels its pending wake-up.
     _waker: Arc<Waker>,
@@ -184,6 +186,7 @@ impl DataLoop {
             multicast: Vec::new(),
             datagram_payload_max_bytes: options.datagram_payload_max_bytes,
             accept_at: Some(clock),
+            accept_not_before: clock,
             poll,
             _waker: waker,
             commands,

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tributary_transport::{Link, ListenError, Listener as _, TcpAcceptor, TcpLink};
@@ -13,6 +14,8 @@ use super::options::options;
 
 /// How long a caller may take to say who it is.
 pub(super) const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause after the system lacked a resource for an accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// Callers that have not said so far who they are; more are turned away.
 const PENDING_MAX: usize = 64;
 
@@ -60,10 +63,19 @@ impl Listener {
     /// right code, where frames are authenticated.
     pub(super) fn admit(&mut self, identity: &Identity, me: u32) -> Option<Caller> {
         let now = Instant::now();
-        while self.pending.len() < PENDING_MAX
-            && let Ok(Some(link)) = self.acceptor.accept(now)
-        {
-            self.pending.push(Pending { link, deadline: now + GREETING_TIMEOUT });
+        while self.pending.len() < PENDING_MAX {
+            match self.acceptor.accept(now) {
+                Ok(Some(link)) => {
+                    self.pending.push(Pending { link, deadline: now + GREETING_TIMEOUT });
+                }
+                Ok(None) => break,
+                Err(_) => {
+                    // The caller stays in the queue, so whoever waits for descriptors is woken at once, again and
+                    // again, until the system has what it lacks now.
+                    thread::sleep(ACCEPT_PAUSE);
+                    break;
+                }
+            }
         }
         let mut index = 0;
         while let Some(pending) = self.pending.get_mut(index) {

@@ -229,14 +229,22 @@ impl Listener for ShmListener {
 
     fn accept(&mut self, now: Instant) -> Result<Option<ShmLink>, AcceptError> {
         // This ends: the queue holds `BACKLOG`, and after `HALF_OPEN_MAX` in a row it is an error.
-        while self.admit_connection(now)? {}
+        let admitted = loop {
+            match self.admit_connection(now) {
+                Ok(true) => {}
+                Ok(false) => break Ok(None),
+                // Those who are here already are served and given up all the same, which frees what is lacking.
+                Err(error @ AcceptError::Os { .. }) => break Err(error),
+                Err(refused) => return Err(refused),
+            }
+        };
         if let Some(link) = self.advance()? {
             return Ok(Some(link));
         }
         if self.half_open.pop_front_if(|oldest| oldest.deadline <= now).is_some() {
             return Err(HandshakeError::TimedOut.into());
         }
-        Ok(None)
+        admitted
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use mio::unix::SourceFd;
 use mio::{Interest, Token};
 use tributary_protocol::node::PortId;
-use tributary_transport::Listener;
+use tributary_transport::{AcceptError, Listener};
 
 use super::{DataLoop, FIRST_PORT};
 use crate::node::links::{AnyLink, Stage};
@@ -22,27 +22,45 @@ impl DataLoop {
         self.accept_at = None;
         let mut any = false;
         loop {
-            let tcp = self.tcp.accept(now).map(|link| link.map(AnyLink::Tcp));
-            let accepted = match (tcp, &mut self.shm) {
-                (Ok(None), Some(shm)) => shm.accept(now).map(|link| link.map(AnyLink::Shm)),
-                (tcp, _) => tcp,
-            };
-            match accepted {
-                Ok(None) => return any,
-                Ok(Some(link)) => self.admit(now, link),
-                Err(error) => match Reason::of_accept(&error) {
-                    Some(reason) => {
-                        self.counters.refuse(reason);
-                        self.log.refused(now, reason, &error);
-                    }
-                    None => {
-                        tracing::error!("cannot accept links for now: {error}");
-                        self.accept_at = Some(now + ACCEPT_PAUSE);
-                        return any;
-                    }
-                },
+            let accepted = self.tcp.accept(now).map(|link| link.map(AnyLink::Tcp));
+            if !self.take_in(now, accepted) {
+                break;
             }
             any = true;
+        }
+        // Also after a failure above: what is half-open and late holds descriptors that are lacking there.
+        while let Some(shm) = &mut self.shm {
+            let accepted = shm.accept(now).map(|link| link.map(AnyLink::Shm));
+            if !self.take_in(now, accepted) {
+                break;
+            }
+            any = true;
+        }
+        any
+    }
+
+    /// Handles an accept's outcome. True if another may follow at once.
+    fn take_in(&mut self, now: Instant, accepted: Result<Option<AnyLink>, AcceptError>) -> bool {
+        match accepted {
+            Ok(None) => false,
+            Ok(Some(link)) => {
+                self.admit(now, link);
+                true
+            }
+            Err(error) => match Reason::of_accept(&error) {
+                Some(reason) => {
+                    self.counters.refuse(reason);
+                    self.log.refused(now, reason, &error);
+                    true
+                }
+                None => {
+                    tracing::error!("cannot accept links for now: {error}");
+                    // However many connectors knock, and whatever is due, nothing is tried before.
+                    self.accept_not_before = now + ACCEPT_PAUSE;
+                    self.accept_at = Some(self.accept_not_before);
+                    false
+                }
+            },
         }
     }
 

@@ -140,7 +140,7 @@ impl DataLoop {
         for event in events.iter() {
             match event.token() {
                 WAKER => self.take_commands(),
-                TCP_LISTENER | SHM_LISTENER => self.accept_at = Some(self.clock),
+                TCP_LISTENER | SHM_LISTENER => self.accept_at = Some(self.accept_not_before),
                 DATAGRAMS => {
                     self.datagrams_signalled |= event.is_readable() || event.is_error();
                     if event.is_writable() {
@@ -164,8 +164,7 @@ impl DataLoop {
     pub(super) fn serve_deadlines(&mut self) -> bool {
         let now = Instant::now();
         let mut worked = false;
-        let handshake_due =
-            self.shm.as_ref().and_then(Listener::deadline).is_some_and(|at| at <= now);
+        let handshake_due = self.handshake_deadline().is_some_and(|at| at <= now);
         if handshake_due || self.accept_at.is_some_and(|at| at <= now) {
             worked |= self.accept(now);
         }
@@ -187,10 +186,16 @@ impl DataLoop {
         worked
     }
 
+    /// When a connector is next given up that has not greeted.
+    fn handshake_deadline(&self) -> Option<Instant> {
+        let deadline = self.shm.as_ref().and_then(Listener::deadline);
+        deadline.map(|at| at.max(self.accept_not_before))
+    }
+
     fn next_deadline(&mut self) -> Option<Instant> {
         let machine =
             self.machine.poll_timeout().map(|due| self.clock + Duration::from_nanos(due.0));
-        let handshakes = self.shm.as_ref().and_then(Listener::deadline);
+        let handshakes = self.handshake_deadline();
         let links = self.links.next_deadline();
         [machine, handshakes, links, self.removals.next_due(), self.accept_at]
             .into_iter()
