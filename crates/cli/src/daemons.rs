@@ -13,26 +13,29 @@ use tributary_daemon::manager::{Manager, ManagerOptions, load_tenants};
 use tributary_daemon::node::{KernelOptions, Node, NodeLimits, NodeOptions};
 use tributary_daemon::shutdown::Shutdown;
 use tributary_daemon::token::{CreateTokenError, Token};
+use tributary_daemon::tokens::Tokens;
 use tributary_protocol::manager::ManagerConfig;
 use tributary_topology::Fabric;
 use tributary_topology::readers::{self, Format};
 use tributary_wire::control::KernelState;
 
 use crate::flags::{KernelFlag, ManagerFlags, NodeFlags, TokenAction, TokenFlags};
-use crate::signals::Signals;
+use crate::signals::{self, Signals};
 use crate::usage::UsageError;
+
+const READERS_OPTION: &str = "--reader-token-file";
 
 /// Serves as the manager until a signal asks to stop.
 pub(crate) fn manager(flags: ManagerFlags) -> anyhow::Result<ExitCode> {
     raise_open_files()?;
-    let token = load_token(&flags.token_file)?;
+    let tokens = load_tokens(&flags.token_file, flags.reader_token_file.as_deref())?;
     let options = ManagerOptions {
         tenants: match &flags.tenants {
-            Some(file) => load_tenants(file, &token)
+            Some(file) => load_tenants(file, &tokens)
                 .map_err(|error| UsageError::new("--tenants", "", error.to_string()))?,
             None => Vec::new(),
         },
-        token,
+        tokens,
         fabric: flags.topology.as_deref().map_or_else(|| Ok(Fabric::new()), read_fabric)?,
         config: ManagerConfig {
             multicast: flags.multicast,
@@ -74,7 +77,7 @@ pub(crate) fn node(flags: NodeFlags) -> anyhow::Result<ExitCode> {
     let options = NodeOptions {
         name: flags.name,
         manager: flags.manager,
-        token: load_token(&flags.token_file)?,
+        tokens: load_tokens(&flags.token_file, flags.reader_token_file.as_deref())?,
         listen: flags.listen,
         advertise: flags.advertise,
         shm_socket: flags.shm,
@@ -152,8 +155,17 @@ fn raise_open_files() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn load_token(file: &Path) -> Result<Token, UsageError> {
-    Token::load(file).map_err(|error| file_error("--token-file", file, &error))
+fn load_tokens(operator: &Path, readers: Option<&Path>) -> Result<Tokens, UsageError> {
+    let load =
+        |option, file| Token::load_all(file).map_err(|error| file_error(option, file, &error));
+    let mut tokens = Tokens { operator: load("--token-file", operator)?, readers: Vec::new() };
+    let Some(file) = readers else { return Ok(tokens) };
+    let readers = load(READERS_OPTION, file)?;
+    if let Some(holder) = readers.iter().find_map(|token| tokens.holder_of(token)) {
+        return Err(file_error(READERS_OPTION, file, &format!("{holder} has the same token")));
+    }
+    tokens.readers = readers;
+    Ok(tokens)
 }
 
 fn read_fabric(file: &Path) -> Result<Fabric, UsageError> {
@@ -169,8 +181,13 @@ fn file_error(option: &str, file: &Path, error: &dyn std::fmt::Display) -> Usage
 
 fn stop_on_signal(shutdown: &Shutdown) -> io::Result<crate::signals::Watch> {
     let shutdown = shutdown.clone();
-    Ok(Signals::catch()?.watch(move |signal| {
-        tracing::info!("stopping after {}", crate::signals::name(signal));
+    Ok(Signals::catch_of_daemon()?.watch(move |signal| {
+        if signal == signals::HANG_UP {
+            // A terminal or a launcher that goes away takes nobody's fabric with it.
+            tracing::info!("goes on after {}", signals::name(signal));
+            return;
+        }
+        tracing::info!("stopping after {}", signals::name(signal));
         shutdown.request();
     }))
 }

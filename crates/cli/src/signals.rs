@@ -7,6 +7,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 
+/// The signal that a terminal sends when it goes away.
+pub(crate) const HANG_UP: i32 = SIGHUP;
+
 type Listener = Box<dyn Fn(i32) + Send>;
 
 /// A signal that reached this process.
@@ -30,12 +33,22 @@ impl Signals {
     /// Catches SIGINT, SIGTERM and SIGHUP. While there is no [`Watch`], such a signal ends the process
     /// as if it were not caught.
     pub(crate) fn catch() -> io::Result<Self> {
+        Self::catch_and_end_by(&[SIGINT, SIGTERM, SIGHUP])
+    }
+
+    /// The same for a daemon, which a SIGHUP never ends.
+    pub(crate) fn catch_of_daemon() -> io::Result<Self> {
+        Self::catch_and_end_by(&[SIGINT, SIGTERM])
+    }
+
+    fn catch_and_end_by(ending: &'static [i32]) -> io::Result<Self> {
         let listener: Arc<Mutex<Option<Listener>>> = Arc::default();
         let shared = Arc::clone(&listener);
-        forward(&[SIGINT, SIGTERM, SIGHUP], move |caught| {
+        forward(&[SIGINT, SIGTERM, HANG_UP], move |caught| {
             match &*shared.lock().unwrap_or_else(PoisonError::into_inner) {
                 Some(listener) => listener(caught.signal),
-                None => std::process::exit(128 + caught.signal),
+                None if ending.contains(&caught.signal) => std::process::exit(128 + caught.signal),
+                None => {}
             }
         })?;
         Ok(Self { listener })

@@ -157,7 +157,7 @@ impl Fabric {
         let token_file = folder.path().join("token");
         let token = Token::create(&token_file)?;
         let manager = ManagerOptions {
-            token: token.clone(),
+            tokens: token.clone().into(),
             tenants: Vec::new(),
             fabric: two_level(options.leaves, &host_names(options.hosts))?,
             config: options.manager_limits.clone(),
@@ -226,7 +226,7 @@ impl Fabric {
         let node = Node::bind(NodeOptions {
             name: name.to_owned(),
             manager: self.manager.to_string(),
-            token: token.clone(),
+            tokens: token.clone().into(),
             listen: loopback(),
             advertise: None,
             shm_socket: options.shared_memory.then_some(socket),

@@ -4,8 +4,11 @@
 
 pub(crate) mod access;
 pub(crate) mod answer;
+pub(crate) mod bodies;
 mod certificate;
+pub(crate) mod health;
 mod scheme;
+mod stalls;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +36,7 @@ use crate::shutdown::Shutdown;
 use access::{Access, Place, authorize};
 use answer::Refused;
 use scheme::Scheme;
+use stalls::Unstalled;
 
 /// Limits of connections.
 #[derive(Clone, Copy, Debug)]
@@ -41,9 +45,18 @@ struct Limits {
     connections: usize,
     /// How long a client may take for the TLS handshake, and again for a request's head.
     head_within: Duration,
+    /// How long a client may leave an answer unread.
+    unread_within: Duration,
 }
 
-const LIMITS: Limits = Limits { connections: 16_384, head_within: Duration::from_secs(10) };
+const LIMITS: Limits = Limits {
+    connections: 16_384,
+    head_within: Duration::from_secs(10),
+    unread_within: Duration::from_secs(30),
+};
+
+/// What is read ahead of a connection, and most bytes of a request's head.
+const READ_AHEAD_BYTES_MAX: usize = 32 << 10;
 
 /// Pause before the next accept after the system lacked a resource.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -69,6 +82,13 @@ impl Guarded {
             .method_not_allowed_fallback(not_found)
             .layer(from_fn_with_state(Arc::new(access), authorize));
         Self { calls, exposed: scheme::exposed_router(), tls }
+    }
+
+    /// Serves calls that need neither a token nor TLS.
+    pub(crate) fn openly(mut self, health: Router) -> Self {
+        self.calls = self.calls.merge(health.clone());
+        self.exposed = self.exposed.merge(health);
+        self
     }
 
     /// Serves `others` as well, which decide for themselves whom they answer.
@@ -106,7 +126,7 @@ async fn serve_within(
             Ok((accepted, permit)) => {
                 let (guarded, shutdown) = (guarded.clone(), shutdown.clone());
                 connections.spawn(async move {
-                    accepted.serve(guarded, limits.head_within, &shutdown).await;
+                    accepted.serve(guarded, limits, &shutdown).await;
                     drop(permit);
                 });
             }
@@ -140,33 +160,35 @@ struct Accepted {
 }
 
 impl Accepted {
-    async fn serve(self, guarded: Guarded, head_within: Duration, shutdown: &Shutdown) {
+    async fn serve(self, guarded: Guarded, limits: Limits, shutdown: &Shutdown) {
         // Orders are short lines that must not wait for each other.
         let _ = self.stream.set_nodelay(true);
         // A lease is silent by design, so only the kernel can notice that its holder's host is
         // gone.
         let _ = watch_host(&self.stream);
         let peer = self.peer;
-        let opening = tokio::time::timeout(head_within, self.open(&guarded.tls));
+        let opening = tokio::time::timeout(limits.head_within, self.open(&guarded.tls));
         let opened = tokio::select! {
             opened = opening => opened,
             () = shutdown.requested() => return,
         };
         match opened {
             Ok(Ok(Opened::Tls(stream))) => {
-                serve_requests(*stream, guarded.calls, head_within, shutdown).await;
+                serve_requests(*stream, guarded.calls, limits, shutdown).await;
             }
             Ok(Ok(Opened::Plain(stream))) => {
-                serve_requests(stream, guarded.calls, head_within, shutdown).await;
+                serve_requests(stream, guarded.calls, limits, shutdown).await;
             }
             Ok(Ok(Opened::Exposed(stream))) => {
-                tracing::warn!("{peer} speaks plain HTTP over a network; it is told to use TLS");
-                serve_requests(stream, guarded.exposed, head_within, shutdown).await;
+                let calls = guarded.exposed.layer(Extension(scheme::Stranger(peer)));
+                serve_requests(stream, calls, limits, shutdown).await;
             }
             // A client with another token ends the handshake here, and reports the reason on its
             // side.
             Ok(Err(error)) => tracing::debug!(%peer, %error, "no control connection"),
-            Err(_) => tracing::debug!(%peer, "no control connection within {head_within:?}"),
+            Err(_) => {
+                tracing::debug!(%peer, "no control connection within {:?}", limits.head_within)
+            }
         }
     }
 
@@ -194,13 +216,15 @@ enum Opened {
 async fn serve_requests(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send,
     router: Router,
-    head_within: Duration,
+    limits: Limits,
     shutdown: &Shutdown,
 ) {
     let router = router.layer(Extension(Place::default()));
+    let stream = Unstalled::new(stream, limits.unread_within);
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(head_within)
+        .header_read_timeout(limits.head_within)
+        .max_buf_size(READ_AHEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = std::pin::pin!(connection);
     let outcome = tokio::select! {

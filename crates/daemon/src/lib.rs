@@ -9,6 +9,7 @@ pub mod limits;
 pub mod manager;
 pub mod node;
 pub mod shutdown;
+pub mod tokens;
 
 pub use http::certificate_pem;
 pub use tributary_transport::token;

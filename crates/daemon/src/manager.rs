@@ -18,16 +18,16 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::middleware::from_fn;
 use tokio::net::TcpListener;
 use tributary_protocol::manager::{Caller, ManagerConfig};
 use tributary_topology::Fabric;
 use tributary_wire::control::Status;
 
 use crate::http;
-use crate::http::access::{Access, operator_only};
+use crate::http::access::Access;
 use crate::page::{self, Visitors};
 use crate::shutdown::Shutdown;
+use crate::tokens::Tokens;
 use service::Service;
 pub use tenants::{Tenant, TenantsError, load_tenants};
 use tributary_transport::token::Token;
@@ -38,8 +38,8 @@ const TICK_INTERVAL: Duration = Duration::from_millis(250);
 /// Options of a manager.
 #[derive(Debug)]
 pub struct ManagerOptions {
-    /// The operator's token: nodes and people who run the fabric present it, and jobs may.
-    pub token: Token,
+    /// The operator's tokens, which nodes and people who run the fabric present, and jobs may; and readers'.
+    pub tokens: Tokens,
     /// Who may have jobs besides.
     pub tenants: Vec<Tenant>,
     /// The fabric; empty without a topology file.
@@ -86,11 +86,12 @@ impl Manager {
     /// # Errors
     /// If the kernel gives no random bytes.
     pub fn new(options: ManagerOptions, shutdown: Shutdown) -> Result<Self, ManagerError> {
-        let ManagerOptions { token, tenants, fabric, config, late_after } = options;
+        let ManagerOptions { tokens, tenants, fabric, config, late_after } = options;
         let limits = tenants.iter().map(|tenant| (tenant.name.clone(), tenant.limits)).collect();
         let config = ManagerConfig { tenants: limits, ..config };
-        let access = Access::new(token, tenants.into_iter().map(|it| (it.name, it.token)));
-        let service = Service::new(config, fabric, late_after, shutdown.clone())
+        let place_keys = tokens.operator.iter().map(Token::place_key).collect();
+        let access = Access::new(tokens, tenants.into_iter().map(|it| (it.name, it.tokens)));
+        let service = Service::new(config, fabric, place_keys, late_after, shutdown.clone())
             .map_err(ManagerError::NoEntropy)?;
         let visitors = Visitors::new().map_err(ManagerError::NoEntropy)?;
         Ok(Self { access, service: Arc::new(service), visitors: Arc::new(visitors), shutdown })
@@ -117,11 +118,13 @@ impl Manager {
         };
         let page =
             page::router(Arc::clone(&self.visitors), routes::events(Arc::clone(&self.service)));
-        let operators = routes::of_the_operator(Arc::clone(&self.service))
-            .merge(routes::codes(self.visitors))
-            .route_layer(from_fn(operator_only));
-        let router = routes::of_jobs(self.service).merge(operators);
-        let calls = http::Guarded::new(router, self.access).beside(page);
+        let stopping = self.shutdown.clone();
+        let health = http::health::router(move || match stopping.is_requested() {
+            true => Err("the manager is stopping"),
+            false => Ok(()),
+        });
+        let router = routes::of_all(&self.service, self.visitors);
+        let calls = http::Guarded::new(router, self.access).beside(page).openly(health);
         http::serve(listener, calls, &self.shutdown).await;
         ending.abort();
         ticking.abort();

@@ -24,6 +24,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -42,6 +43,7 @@ use tributary_wire::frame::Versions;
 use crate::http;
 use crate::metrics::Registry;
 use crate::shutdown::Shutdown;
+use crate::tokens::Tokens;
 use activity::Activity;
 use commands::Channels;
 use control::Control;
@@ -50,7 +52,6 @@ use holdings::Holdings;
 pub use kernel::KernelOptions;
 use kernel::{KernelMeters, KernelPath};
 use meters::{DataMeters, UnqueuedMeter};
-use tributary_transport::token::Token;
 
 /// How long a connector over shared memory may take to complete its greeting.
 const GREETING_WITHIN: Duration = Duration::from_secs(2);
@@ -65,8 +66,8 @@ pub struct NodeOptions {
     pub name: String,
     /// `host:port` of the manager.
     pub manager: String,
-    /// The token that it presents to the manager, and that readers of its metrics must present.
-    pub token: Token,
+    /// The operator's tokens, of which it presents the first to the manager; its metrics are for them and readers'.
+    pub tokens: Tokens,
     /// Address for links over TCP; port 0 lets the system choose.
     pub listen: SocketAddr,
     /// `host:port` under which others reach `listen`; required if `listen` is a wildcard address.
@@ -262,6 +263,7 @@ impl Node {
             kernel: KernelMeters::new(&registry, kernel_counts.clone()),
             unqueued: UnqueuedMeter::new(&registry, unqueued.clone()),
         };
+        let is_registered = Arc::new(AtomicBool::new(false));
         let activity = Arc::new(Activity::new(kernel_counts, unqueued));
         let (poll, waker) = data::poll_and_waker().map_err(system("epoll"))?;
         let Channels { orders, commands, answers, events, waits } =
@@ -289,21 +291,22 @@ impl Node {
         let control = Control {
             registration,
             manager: options.manager,
-            token: options.token.clone(),
+            token: options.tokens.own().clone(),
             allow_shm: options.shm_socket.is_some(),
             orders,
             events,
             waits,
             holdings: Holdings::default(),
             activity,
+            is_registered: Arc::clone(&is_registered),
             shutdown: shutdown.clone(),
         };
         let data = thread::Builder::new()
             .name(format!("data-{}", options.name))
             .spawn(move || data.run())
             .map_err(system("thread"))?;
-        let metrics =
-            metrics.map(|listener| (listener, metrics_calls(&registry, outside, options.token)));
+        let metrics = metrics
+            .map(|listener| (listener, calls(&registry, outside, options.tokens, is_registered)));
         let controlled = run_control(control, metrics, shutdown);
         // Without a control thread no group can be installed, so the data thread ends too.
         shutdown.request();
@@ -343,15 +346,26 @@ struct OutsideMeters {
     unqueued: UnqueuedMeter,
 }
 
-fn metrics_calls(registry: &Registry, outside: OutsideMeters, token: Token) -> http::Guarded {
+/// What a node answers: its metrics, and whether it is well.
+fn calls(
+    registry: &Registry,
+    outside: OutsideMeters,
+    tokens: Tokens,
+    is_registered: Arc<AtomicBool>,
+) -> http::Guarded {
     let (handle, outside) = (registry.handle(), Arc::new(outside));
     let render = axum::routing::get(async move || {
         outside.kernel.publish();
         outside.unqueued.publish();
         handle.render()
     });
-    let access = http::access::Access::new(token, []);
-    http::Guarded::new(axum::Router::new().route("/metrics", render), access)
+    let access = http::access::Access::new(tokens, []);
+    // Relaxed: nothing else is read because of it.
+    let health = http::health::router(move || match is_registered.load(Ordering::Relaxed) {
+        true => Ok(()),
+        false => Err("no manager has this node registered"),
+    });
+    http::Guarded::new(axum::Router::new().route("/metrics", render), access).openly(health)
 }
 
 /// Binds the datagram socket to the address of the links and, if it is free, to the same port

@@ -23,6 +23,7 @@ mod groups;
 mod holders;
 mod jobs;
 mod nodes;
+mod places;
 mod plan;
 mod secrets;
 mod status;
@@ -38,7 +39,7 @@ use core::cell::OnceCell;
 
 use tributary_topology::{AggregationTree, Fabric, GroupTree};
 use tributary_wire::control::{
-    DrainRequest, Drained, GroupGrant, GroupRequest, JobAdmission, JobRequest, NodeEvent,
+    DrainRequest, Drained, GroupGrant, GroupRequest, JobAdmission, JobPlace, JobRequest, NodeEvent,
     NodeOffer, NodeOrder, StreamInstall,
 };
 use tributary_wire::{GroupId, JobId, NodeId, StreamTerms};
@@ -47,10 +48,12 @@ use crate::Time;
 use groups::{Group, GroupTable, Installing, MemberState, Stage};
 use jobs::JobTable;
 use nodes::NodeTable;
+use places::PlaceKeys;
 use plan::Plan;
 use secrets::Secrets;
 use streams::{Placement, StreamTrees};
 
+use config::shown;
 pub use config::{ManagerConfig, MulticastRange, TEXT_MAX_BYTES};
 pub use error::{AdmitError, DrainError, EventError, GroupError, RegisterError, TenantResource};
 pub use holders::Holders;
@@ -89,6 +92,7 @@ pub struct Manager {
     placement: Placement,
     stream_trees: StreamTrees,
     secrets: Secrets,
+    places: PlaceKeys,
     nodes: NodeTable,
     jobs: JobTable,
     groups: GroupTable,
@@ -103,13 +107,16 @@ impl Manager {
     /// unguessable: capabilities are drawn from it.
     #[must_use]
     pub fn new(config: ManagerConfig, fabric: Fabric, seed: [u8; 32]) -> Self {
+        let mut secrets = Secrets::new(seed);
+        let places = PlaceKeys::new([secrets.draw_place_key()].into());
         Self {
             config,
             fabric,
             tree: OnceCell::new(),
             placement: Placement::default(),
             stream_trees: StreamTrees::default(),
-            secrets: Secrets::new(seed),
+            secrets,
+            places,
             nodes: NodeTable::default(),
             jobs: JobTable::default(),
             groups: GroupTable::default(),
@@ -118,6 +125,17 @@ impl Manager {
             decisions: VecDeque::new(),
             stats: ManagerStats::default(),
         }
+    }
+
+    /// Lets jobs prove their places to every manager that has one of `keys`: the first makes their secrets, and each
+    /// recognises them. Without this call a job's place ends with the manager. The keys must be unguessable.
+    ///
+    /// # Panics
+    /// If there is no key.
+    #[must_use]
+    pub fn with_place_keys(mut self, keys: Vec<[u8; 32]>) -> Self {
+        self.places = PlaceKeys::new(keys);
+        self
     }
 
     /// Registers an aggregation node, and takes over the groups that it holds. Its first order is
@@ -201,7 +219,7 @@ impl Manager {
         owner: &Caller,
         request: JobRequest,
     ) -> Result<JobAdmission, AdmitError> {
-        self.jobs.admit(&self.config, owner, request, &mut self.secrets)
+        self.jobs.admit(&self.config, owner, request, &self.places, &mut self.secrets)
     }
 
     /// One of a job's leases has ended. With the last, the job has: its groups and pending requests are removed.
@@ -214,7 +232,7 @@ impl Manager {
         }
     }
 
-    /// Begins to set up a group. [`Manager::poll_decision`] returns the decision.
+    /// Begins to set up a group of `caller`'s job. [`Manager::poll_decision`] returns the decision.
     ///
     /// The group gets the OSOs that were requested, up to the configured limit, and segments of the
     /// requested length, up to what every node of its tree can hold.
@@ -224,23 +242,23 @@ impl Manager {
     pub fn request_group(
         &mut self,
         now: Time,
+        caller: &Caller,
         job: JobId,
         request: &GroupRequest,
     ) -> Result<RequestTicket, GroupError> {
-        let planned = self.plan_group(job, request);
+        let planned = self.plan_group(caller, job, request);
         let (plan, members) = planned.inspect_err(|_| self.stats.groups_refused += 1)?;
         for member in &members {
             self.nodes.reserve(member.node, plan.grant.osos);
         }
         if let Some(stream) = plan.terms().stream {
-            let owner = self.jobs.owner(job).clone();
-            self.stream_trees.take(self.placement, &owner, stream.tree);
+            self.stream_trees.take(self.placement, caller, stream.tree);
         }
         self.tickets += 1;
         let ticket = RequestTicket(self.tickets);
         let id = plan.grant.group;
         let stage = Stage::Installing(Installing { ticket, deadline: now, plan });
-        let label = request.label.clone();
+        let label = shown(&request.label);
         self.groups.insert(id, Group { job, label, members, stage, told_late: None });
         self.order_level(now, id, 0);
         Ok(ticket)
@@ -293,17 +311,17 @@ impl Manager {
     /// Checks whether the group can be granted. Only the next capability changes.
     fn plan_group(
         &mut self,
+        owner: &Caller,
         job: JobId,
         request: &GroupRequest,
     ) -> Result<(Plan, Vec<groups::Member>), GroupError> {
-        self.jobs.check_secret(job, request.secret)?;
+        self.jobs.check_place(owner, JobPlace { job, secret: request.secret })?;
         plan::check_request(&self.config, request)?;
-        let owner = self.jobs.owner(job).clone();
         if self.groups.len() >= self.config.groups_max as usize {
-            let holders = self.holders(&owner, self.groups.iter().map(|(_, group)| (group.job, 1)));
+            let holders = self.holders(owner, self.groups.iter().map(|(_, group)| (group.job, 1)));
             return Err(GroupError::TooManyGroups { max: self.config.groups_max, holders });
         }
-        self.check_groups(&owner)?;
+        self.check_groups(owner)?;
         let osos = request.osos.min(self.config.osos_per_group_max);
         if let Some(max) = self.config.osos_per_job_max {
             let has = max.saturating_sub(self.groups.osos_of(job));
@@ -313,16 +331,17 @@ impl Manager {
         }
         let tree = GroupTree::build(self.tree(), &request.hosts)?;
         let members = groups::members(&tree, &self.nodes, &request.hosts);
-        self.check_osos(&owner, &members, osos)?;
+        self.check_osos(owner, &members, osos)?;
         let frame_version = self.nodes.frame_version(&tree, request.frame_versions)?;
         let payload_max_bytes = self.nodes.payload_max_bytes(&tree, request.payload_max_bytes);
         let (group, epoch) = self
             .groups
             .next_incarnation(self.config.first_epoch)
             .ok_or(GroupError::EpochsUsedUp)?;
-        let stream = request.stream.and_then(|wanted| self.plan_stream(&owner, &tree, wanted));
+        let stream = request.stream.and_then(|wanted| self.plan_stream(owner, &tree, wanted));
         let terms = plan::Terms { group, epoch, frame_version, osos, payload_max_bytes, stream };
-        let records = members.iter().map(|it| self.jobs.record(job, &request.label, it)).collect();
+        let records =
+            members.iter().map(|it| self.jobs.record(job, &shown(&request.label), it)).collect();
         let plan = Plan::draw(
             terms,
             &tree,

@@ -54,6 +54,9 @@ impl ManagerHost {
     }
 }
 
+/// By which jobs prove their places to the next manager.
+const PLACE_KEY: [u8; 32] = [0x51; 32];
+
 fn machine(scenario: &Scenario, life: u32) -> Manager {
     let mut seed = [0; 32];
     let word = mix(scenario.seed ^ u64::from(life) << 56);
@@ -63,7 +66,8 @@ fn machine(scenario: &Scenario, life: u32) -> Manager {
         first_job: JobId(life * NUMBERS_PER_LIFE),
         ..scenario.manager.clone()
     };
-    Manager::new(config, scenario.fabric.clone(), seed)
+    // All lives of the manager belong to one operator.
+    Manager::new(config, scenario.fabric.clone(), seed).with_place_keys(vec![PLACE_KEY])
 }
 
 fn registration(plan: &NodePlan, node: u32, frame_versions: Versions) -> NodeRegistration {

@@ -218,7 +218,7 @@ impl World<'_> {
         let attempt = self.want(job, group).attempt;
         let time = self.time_at(self.manager_machine());
         let Some(machine) = &mut self.manager.machine else { return };
-        match machine.request_group(time, admission.job, &request) {
+        match machine.request_group(time, &Caller::Operator, admission.job, &request) {
             Ok(ticket) => self.manager.waiting.push((ticket, job, group, attempt)),
             Err(refusal) => self.answer(job, group, attempt, Err(refusal)),
         }

@@ -24,6 +24,9 @@ pub const TOKEN_CHARS_MIN: usize = 32;
 /// Most bytes a token's file may have.
 pub const TOKEN_FILE_BYTES_MAX: u64 = 4096;
 
+/// Tokens in one file: the one in use, and the one that it replaces.
+const TOKENS_MAX: usize = 2;
+
 const TOKEN_RANDOM_BYTES: usize = 32;
 
 /// Permission bits that give anybody but the owner access to the file.
@@ -87,6 +90,14 @@ pub enum TokenError {
         /// What it holds, surrounding white space not counted.
         got_chars: usize,
     },
+    /// The file holds more tokens than are valid while one is replaced.
+    #[error("token file {} holds {got} tokens; one is allowed, and two while one is replaced", path.display())]
+    TooMany {
+        /// The file.
+        path: PathBuf,
+        /// How many it holds.
+        got: usize,
+    },
     /// The token could not travel in an HTTP header.
     #[error("token file {} holds characters other than printable ASCII", path.display())]
     BadCharacter {
@@ -119,12 +130,21 @@ pub enum CreateTokenError {
 }
 
 impl Token {
-    /// Reads the token from `path`, without the white space around it.
+    /// Reads the token from `path`, without the white space around it: the first one, if there are two.
     ///
     /// # Errors
     /// If the file can't be read, is open to others, belongs to another user, or holds no valid
     /// token.
     pub fn load(path: &Path) -> Result<Self, TokenError> {
+        Ok(Self::load_all(path)?.swap_remove(0))
+    }
+
+    /// Reads the token from `path`, or two, one a line, while one is replaced: the new one comes first. All are valid
+    /// for who checks tokens; who shows one shows the first.
+    ///
+    /// # Errors
+    /// As [`Token::load`].
+    pub fn load_all(path: &Path) -> Result<Vec<Self>, TokenError> {
         let unreadable = |source| TokenError::Unreadable { path: path.to_owned(), source };
         // NONBLOCK, because opening a pipe without a writer would block for ever. The checks below
         // use the open file, so that nobody can swap it in between.
@@ -142,7 +162,7 @@ impl Token {
         if text.len() as u64 > TOKEN_FILE_BYTES_MAX {
             return Err(TokenError::TooLong { path: path.to_owned() });
         }
-        Self::parse(path, &text)
+        Self::parse_all(path, &text)
     }
 
     /// Makes a file at `path`, mode 0600, with a new random token in it.
@@ -182,8 +202,18 @@ impl Token {
         &self.0
     }
 
-    fn parse(path: &Path, text: &[u8]) -> Result<Self, TokenError> {
-        let token = text.trim_ascii();
+    /// At least one token.
+    fn parse_all(path: &Path, text: &[u8]) -> Result<Vec<Self>, TokenError> {
+        let lines = text.trim_ascii().split(|byte| *byte == b'\n');
+        let tokens = lines.map(|line| Self::parse(path, line)).collect::<Result<Vec<_>, _>>()?;
+        match tokens.len() {
+            got if got > TOKENS_MAX => Err(TokenError::TooMany { path: path.to_owned(), got }),
+            _ => Ok(tokens),
+        }
+    }
+
+    fn parse(path: &Path, line: &[u8]) -> Result<Self, TokenError> {
+        let token = line.trim_ascii();
         if token.len() < TOKEN_CHARS_MIN {
             return Err(TokenError::TooShort { path: path.to_owned(), got_chars: token.len() });
         }
@@ -294,6 +324,23 @@ mod tests {
     fn white_space_around_the_token_does_not_count() {
         let (_folder, path) = write(&format!("  {GOOD}\r\n\n"), 0o400);
         assert_eq!(Token::load(&path).unwrap().reveal(), GOOD);
+    }
+
+    #[test]
+    fn two_tokens_are_read_while_one_is_replaced() {
+        let new = GOOD.replace('0', "f");
+        let reveal = |tokens: Vec<Token>| {
+            tokens.iter().map(|token| token.reveal().to_owned()).collect::<Vec<_>>()
+        };
+        let (_folder, path) = write(&format!("{new}\n{GOOD}\n"), 0o600);
+        assert_eq!(Token::load(&path).unwrap().reveal(), new, "the first is shown to others");
+        assert_eq!(reveal(Token::load_all(&path).unwrap()), [new.as_str(), GOOD]);
+        let (_folder, path) = write(GOOD, 0o600);
+        assert_eq!(reveal(Token::load_all(&path).unwrap()), [GOOD]);
+        let (_folder, path) = write(&format!("{new}\n{GOOD}\n{GOOD}"), 0o600);
+        assert!(matches!(Token::load_all(&path), Err(TokenError::TooMany { got: 3, .. })));
+        let (_folder, path) = write(&format!("{GOOD}\n\n{GOOD}"), 0o600);
+        assert!(matches!(Token::load(&path), Err(TokenError::TooShort { got_chars: 0, .. })));
     }
 
     #[test]

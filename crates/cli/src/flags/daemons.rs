@@ -13,9 +13,10 @@ Examples:
   tributary token create token
   tributary manager --listen 127.0.0.1:7470 --token-file token
   tributary manager --listen 10.0.0.1:7470 --token-file token \\
-      --topology fabric.toml
+      --tenants tenants.toml --topology fabric.toml
 
-SIGTERM or SIGINT stops it cleanly. https://ADDR/metrics serves Prometheus metrics.";
+SIGTERM or SIGINT stops it cleanly; SIGHUP is ignored. https://ADDR/metrics serves Prometheus
+metrics; /healthz and /readyz answer without a token.";
 
 const NODE_EXAMPLES: &str = "\
 Examples:
@@ -24,7 +25,7 @@ Examples:
   tributary node --manager 127.0.0.1:7470 --token-file token \\
       --listen 127.0.0.1:0 --name leaf-1
 
-SIGTERM or SIGINT stops it cleanly.";
+SIGTERM or SIGINT stops it cleanly; SIGHUP is ignored.";
 
 /// Serve as the aggregation manager: register nodes, admit jobs, grant groups
 #[derive(Debug, Args)]
@@ -34,9 +35,14 @@ pub(crate) struct ManagerFlags {
     #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
     pub(crate) listen: SocketAddr,
 
-    /// File that holds the bearer token; its mode must be 0600
+    /// File that holds the operator's token, or two, one a line, while one is replaced; its mode must be 0600
     #[arg(long, value_name = "FILE", env = "TRIBUTARY_TOKEN_FILE", value_hint = ValueHint::FilePath)]
     pub(crate) token_file: PathBuf,
+
+    /// File that holds a token for those who may read metrics, status and the page, and change nothing; its mode
+    /// must be 0600
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) reader_token_file: Option<PathBuf>,
 
     /// Description of the fabric: TOML, ibnetdiscover output or Slurm's topology.conf
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -84,9 +90,14 @@ pub(crate) struct NodeFlags {
     #[arg(long, value_name = "HOST:PORT", env = "TRIBUTARY_MANAGER", value_parser = host_and_port)]
     pub(crate) manager: String,
 
-    /// File that holds the bearer token; its mode must be 0600
+    /// File that holds the operator's token, or two, one a line, while one is replaced; its mode must be 0600
     #[arg(long, value_name = "FILE", env = "TRIBUTARY_TOKEN_FILE", value_hint = ValueHint::FilePath)]
     pub(crate) token_file: PathBuf,
+
+    /// File that holds a token for those who may read metrics, status and the page, and change nothing; its mode
+    /// must be 0600
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) reader_token_file: Option<PathBuf>,
 
     /// Address to listen on for links; port 0 takes any free port
     #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
@@ -151,7 +162,7 @@ pub(crate) enum KernelFlag {
     Off,
 }
 
-/// Make the token that manager, nodes and jobs share, or print its certificate
+/// Make a token, for the operator, a tenant or readers, or print its certificate
 #[derive(Debug, Args)]
 pub(crate) struct TokenFlags {
     #[command(subcommand)]

@@ -3,9 +3,9 @@
 //! TLS is allowed from everywhere. Plain HTTP is allowed for tools on this host (`curl`, a local
 //! Prometheus), whose traffic crosses no network.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use axum::Router;
+use axum::{Extension, Router};
 use tributary_transport::tls::HANDSHAKE_RECORD;
 use tributary_wire::control::RefusalCode;
 
@@ -35,10 +35,15 @@ impl Scheme {
     }
 }
 
+/// Who speaks plain HTTP over a network.
+#[derive(Clone, Copy)]
+pub(super) struct Stranger(pub(super) SocketAddr);
+
 /// Refuses every call without checking its token, so that an answer reveals nothing about the
 /// token.
 pub(super) fn exposed_router() -> Router {
-    Router::new().fallback(async || {
+    Router::new().fallback(async |Extension(Stranger(peer)): Extension<Stranger>| {
+        tracing::warn!("{peer} speaks plain HTTP over a network; it is told to use TLS");
         Refused::new(
             RefusalCode::TlsRequired,
             "plain HTTP is taken from this host only; from elsewhere this daemon speaks TLS 1.3 \

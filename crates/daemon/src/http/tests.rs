@@ -11,11 +11,12 @@ use tributary_transport::token::Token;
 use tributary_wire::control::Refusal;
 
 use super::*;
+use crate::tokens::Tokens;
 
 /// No test takes nearly so long unless it hangs.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-const SHORT: Limits = Limits { connections: 3, head_within: Duration::from_millis(300) };
+const SHORT: Limits = Limits { connections: 3, head_within: Duration::from_millis(300), ..LIMITS };
 
 fn new_token() -> Token {
     let folder = tempfile::tempdir().unwrap();
@@ -23,8 +24,15 @@ fn new_token() -> Token {
 }
 
 fn guarded(token: &Token) -> Guarded {
-    let access = Access::new(token.clone(), []);
-    Guarded::new(Router::new().route("/here", get(async || "it is")), access)
+    guarded_by(token.clone().into())
+}
+
+fn guarded_by(tokens: Tokens) -> Guarded {
+    let calls = Router::new()
+        .route("/here", get(async || "it is"))
+        .route("/long", get(async || "long".repeat(16 << 20)));
+    let health = health::router(|| Err("it is tired"));
+    Guarded::new(calls, Access::new(tokens, [])).openly(health)
 }
 
 struct Server {
@@ -72,9 +80,17 @@ async fn encrypt(
     TlsConnector::from(tls::client_config(token)).connect(tls::server_name(token), stream).await
 }
 
-async fn ask_over(mut stream: impl AsyncRead + AsyncWrite + Unpin, bearer: &str) -> String {
+async fn ask_over(stream: impl AsyncRead + AsyncWrite + Unpin, bearer: &str) -> String {
+    ask_for(stream, "/here", bearer).await
+}
+
+async fn ask_for(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    path: &str,
+    bearer: &str,
+) -> String {
     let request = format!(
-        "GET /here HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {bearer}\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {bearer}\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
@@ -131,8 +147,9 @@ fn the_same_token_finds_its_server_and_another_does_not() {
 fn a_tenant_that_floods_leaves_room_for_others() {
     run(async {
         let [operator, flood, quiet] = [new_token(), new_token(), new_token()];
-        let tenants = [("flood".to_owned(), flood.clone()), ("quiet".to_owned(), quiet.clone())];
-        let access = Access::within(operator.clone(), tenants, 2);
+        let tenants = [("flood", &flood), ("quiet", &quiet)];
+        let tenants = tenants.map(|(name, token)| (name.to_owned(), vec![token.clone()]));
+        let access = Access::within(operator.clone().into(), tenants, 2);
         let router = Router::new().route("/here", get(async || "it is"));
         let server = Server::serve(LIMITS, Guarded::new(router, access)).await;
         let mut open = Vec::new();
@@ -238,17 +255,71 @@ fn plain_http_works_here_and_is_refused_from_elsewhere() {
     });
 }
 
+#[test]
+fn health_is_told_to_everybody_and_nothing_else_is() {
+    run(async {
+        let token = new_token();
+        let server = Server::start(LIMITS, &token).await;
+        let ask = async |path: &str| ask_for(server.connect().await, path, "").await;
+        let healthy = ask("/healthz").await;
+        assert!(healthy.starts_with("HTTP/1.1 200 ") && healthy.ends_with("ok\n"), "{healthy}");
+        let tired = ask("/readyz").await;
+        assert!(tired.starts_with("HTTP/1.1 503 ") && tired.ends_with("tired\n"), "{tired}");
+        assert!(ask("/here").await.starts_with("HTTP/1.1 401 "));
+        server.stop().await;
+        let healthy = asked_from_afar(&token, "/healthz", "").await;
+        assert!(healthy.starts_with("HTTP/1.1 200 "), "{healthy}");
+    });
+}
+
+#[test]
+fn two_tokens_are_good_while_one_is_replaced() {
+    run(async {
+        let [new, old, reader, stranger] = [0; 4].map(|_| new_token());
+        let tokens =
+            Tokens { operator: vec![new.clone(), old.clone()], readers: vec![reader.clone()] };
+        let server = Server::serve(LIMITS, guarded_by(tokens)).await;
+        for token in [&new, &old, &reader] {
+            assert!(server.ask(token).await.ends_with("it is"));
+        }
+        assert!(encrypt(server.connect().await, &stranger).await.is_err());
+        server.stop().await;
+    });
+}
+
+#[test]
+fn an_answer_that_nobody_reads_is_not_kept() {
+    run(async {
+        let token = new_token();
+        let limits = Limits { connections: 1, unread_within: Duration::from_millis(50), ..LIMITS };
+        let server = Server::start(limits, &token).await;
+        let mut stream = server.connect().await;
+        let bearer = token.reveal();
+        let request =
+            format!("GET /long HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {bearer}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        // There is room for one connection: the next is served when the server has given this one up.
+        assert!(server.ask(&token).await.ends_with("it is"));
+        drop(stream);
+        server.stop().await;
+    });
+}
+
 /// The answer to plain HTTP from another host.
 async fn from_afar(token: &Token, bearer: &str) -> String {
+    asked_from_afar(token, "/here", bearer).await
+}
+
+async fn asked_from_afar(token: &Token, path: &str, bearer: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (stream, _) = listener.accept().await.unwrap();
     let accepted = Accepted { stream, peer: "10.0.0.7:4711".parse().unwrap() };
     let calls = guarded(token);
     let serving = tokio::spawn(async move {
-        accepted.serve(calls, LIMITS.head_within, &Shutdown::new()).await;
+        accepted.serve(calls, LIMITS, &Shutdown::new()).await;
     });
-    let answer = ask_over(client, bearer).await;
+    let answer = ask_for(client, path, bearer).await;
     serving.await.unwrap();
     answer
 }

@@ -6,6 +6,7 @@ use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, PathRejection};
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
@@ -15,7 +16,9 @@ use tributary_wire::{JobId, NodeId};
 
 use super::service::Service;
 use super::watching::watch;
+use crate::http::access::{Role, operator_only, owners_only, readers_only};
 use crate::http::answer::{Refused, parse};
+use crate::http::bodies::{BodyLimits, read_body};
 use crate::page::Visitors;
 
 /// Longest offer of a node: 65,536 groups, each with a few dozen children.
@@ -28,37 +31,53 @@ type Body = Result<Bytes, BytesRejection>;
 type Number = Result<Path<u32>, PathRejection>;
 type Shared = State<Arc<Service>>;
 
-/// What jobs call, and whoever has a token.
-pub(super) fn of_jobs(service: Arc<Service>) -> Router {
+/// All calls that need a token, each for those whose token is good for it.
+pub(super) fn of_all(service: &Arc<Service>, visitors: Arc<Visitors>) -> Router {
+    let everybodys = Router::new().route("/v1/status", get(status));
+    let calls = everybodys.merge(of_owners()).merge(of_readers()).merge(of_the_operator());
+    let calls = calls.with_state(Arc::clone(service));
+    let codes = Router::new()
+        .route("/v1/page/codes", post(draw_code))
+        .route_layer(from_fn(readers_only))
+        .with_state(visitors);
+    // A node's offer is longer than all else, and has a limit of its own.
+    let longest = |bytes_max| from_fn_with_state(BodyLimits::up_to(bytes_max), read_body);
+    let calls = calls.merge(codes).route_layer(longest(BODY_BYTES_MAX));
+    let offers = Router::new()
+        .route("/v1/nodes", post(register))
+        .route_layer(longest(OFFER_BYTES_MAX))
+        .route_layer(from_fn(operator_only))
+        .with_state(Arc::clone(service));
+    // What is read has been measured.
+    calls.merge(offers).layer(DefaultBodyLimit::disable())
+}
+
+/// What jobs call.
+fn of_owners() -> Router<Arc<Service>> {
     Router::new()
         .route("/v1/jobs", post(admit))
         .route("/v1/jobs/{job}/groups", post(request_group))
-        .route("/v1/status", get(status))
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(service)
+        .route_layer(from_fn(owners_only))
+}
+
+/// What shows everything and changes nothing.
+fn of_readers() -> Router<Arc<Service>> {
+    Router::new().route("/metrics", get(render_metrics)).route_layer(from_fn(readers_only))
 }
 
 /// What nodes call, and whoever runs the fabric.
-pub(super) fn of_the_operator(service: Arc<Service>) -> Router {
+fn of_the_operator() -> Router<Arc<Service>> {
     Router::new()
-        .route("/v1/nodes", post(register).layer(DefaultBodyLimit::max(OFFER_BYTES_MAX)))
         .route("/v1/nodes/{node}/events", post(take_events))
         .route("/v1/nodes/{node}/waits", post(take_waits))
         .route("/v1/nodes/{node}/counts", post(take_counts))
         .route("/v1/drain", post(drain))
-        .route("/metrics", get(render_metrics))
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(service)
+        .route_layer(from_fn(operator_only))
 }
 
 /// What the page reads.
 pub(super) fn events(service: Arc<Service>) -> Router {
     Router::new().route("/v1/watch", get(watch)).with_state(service)
-}
-
-/// Where a holder of the token gets codes for the page.
-pub(super) fn codes(visitors: Arc<Visitors>) -> Router {
-    Router::new().route("/v1/page/codes", post(draw_code)).with_state(visitors)
 }
 
 async fn register(State(service): Shared, body: Body) -> Result<Response, Refused> {
@@ -106,18 +125,19 @@ async fn admit(
 
 async fn request_group(
     State(service): Shared,
+    Extension(caller): Extension<Caller>,
     job: Number,
     body: Body,
 ) -> Result<Json<GroupGrant>, Refused> {
-    let decision = service.request_group(JobId(number(job)?), &parse(body)?)?;
+    let decision = service.request_group(&caller, JobId(number(job)?), &parse(body)?)?;
     match decision.await {
         Ok(decision) => Ok(Json(decision?)),
         Err(_) => Err(Refused::new(RefusalCode::NodeSilent, "the manager is stopping")),
     }
 }
 
-async fn status(State(service): Shared, Extension(caller): Extension<Caller>) -> Json<Status> {
-    Json(service.status(&caller))
+async fn status(State(service): Shared, Extension(role): Extension<Role>) -> Json<Status> {
+    Json(service.status(&role.view()))
 }
 
 async fn render_metrics(State(service): Shared) -> String {

@@ -18,6 +18,7 @@ use tributary_wire::control::{
     DrainRequest, Drained, GroupGrant, GroupRequest, GroupWait, JobRequest, NodeCounts, NodeEvent,
     NodeOffer, NodeOrder, Status, WaitingStatus,
 };
+use tributary_wire::text::printable_within;
 use tributary_wire::{Epoch, JobId, NodeId};
 
 use super::metrics::Metrics;
@@ -29,6 +30,9 @@ use tributary_transport::token::random_bytes;
 
 /// Most orders queued for a node. A node that leaves so many unread is dropped.
 const ORDERS_MAX: usize = 4096;
+
+/// Longest name or label in a line of the log, in bytes.
+const LOGGED_TEXT_BYTES_MAX: usize = 64;
 
 /// Most streams of events at once.
 pub(super) const WATCHERS_MAX: usize = 32;
@@ -88,6 +92,7 @@ impl Service {
     pub(super) fn new(
         config: ManagerConfig,
         fabric: Fabric,
+        place_keys: Vec<[u8; 32]>,
         late_after: Option<Duration>,
         shutdown: Shutdown,
     ) -> io::Result<Self> {
@@ -100,7 +105,7 @@ impl Service {
             ..config
         };
         let core = Core {
-            machine: Manager::new(config, fabric, seed),
+            machine: Manager::new(config, fabric, seed).with_place_keys(place_keys),
             nodes: HashMap::new(),
             leases: HashMap::new(),
             leases_opened: 0,
@@ -204,7 +209,9 @@ impl Service {
         caller: &Caller,
         request: JobRequest,
     ) -> Result<Response, AdmitError> {
-        let (name, is_back) = (request.name.clone(), request.resume.is_some());
+        // It may be as long as a body.
+        let name = printable_within(&request.name, LOGGED_TEXT_BYTES_MAX).into_owned();
+        let is_back = request.resume.is_some();
         let mut core = self.lock();
         let admission = core.machine.admit_job(caller, request).inspect_err(|error| {
             tracing::warn!(%error, name, tenant = caller.tenant(), "job refused");
@@ -228,17 +235,20 @@ impl Service {
     /// Requests a group. The decision comes through the receiver.
     pub(super) fn request_group(
         &self,
+        caller: &Caller,
         job: JobId,
         request: &GroupRequest,
     ) -> Result<oneshot::Receiver<Decision>, GroupError> {
         let now = self.now();
         let mut core = self.lock();
-        let ticket = core.machine.request_group(now, job, request).inspect_err(|error| {
-            let why = error.to_string();
-            if core.refusals.is_new(job, &why) {
-                tracing::warn!(error = why, %job, label = request.label, "group refused");
-            }
-        })?;
+        let ticket =
+            core.machine.request_group(now, caller, job, request).inspect_err(|error| {
+                let why = error.to_string();
+                if core.refusals.is_new(job, &why) {
+                    let label = printable_within(&request.label, LOGGED_TEXT_BYTES_MAX);
+                    tracing::warn!(error = why, %job, %label, "group refused");
+                }
+            })?;
         let (sender, receiver) = oneshot::channel();
         core.waiting.insert(ticket, sender);
         core.deliver();

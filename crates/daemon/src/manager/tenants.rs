@@ -9,6 +9,8 @@ use serde::Deserialize;
 use tributary_protocol::manager::TenantLimits;
 use tributary_transport::token::{Token, TokenError};
 
+use crate::tokens::{Tokens, is_same};
+
 /// Longest name of a tenant, in bytes.
 const NAME_BYTES_MAX: usize = 63;
 
@@ -17,8 +19,8 @@ const NAME_BYTES_MAX: usize = 63;
 pub struct Tenant {
     /// What it is called in status, log and refusals.
     pub name: String,
-    /// What its calls carry.
-    pub token: Token,
+    /// What its calls carry: one of these.
+    pub tokens: Vec<Token>,
     /// How much of the fabric it may hold.
     pub limits: TenantLimits,
 }
@@ -80,7 +82,7 @@ pub enum TenantsError {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
-    /// Its token's file; a relative path counts from the file of tenants.
+    /// The file of its token, or of two; a relative path counts from the file of tenants.
     token_file: PathBuf,
     jobs: Option<u32>,
     groups: Option<u32>,
@@ -88,11 +90,11 @@ struct Entry {
     streams: Option<u32>,
 }
 
-/// Reads the tenants in `path`, beside an operator with `operator`'s token.
+/// Reads the tenants in `path`, beside those who have `tokens`.
 ///
 /// # Errors
 /// If the file or a token's file can't be used, or two have the same token.
-pub fn load_tenants(path: &Path, operator: &Token) -> Result<Vec<Tenant>, TenantsError> {
+pub fn load_tenants(path: &Path, tokens: &Tokens) -> Result<Vec<Tenant>, TenantsError> {
     let owned = || path.to_owned();
     let text = fs::read_to_string(path)
         .map_err(|source| TenantsError::Unreadable { path: owned(), source })?;
@@ -104,18 +106,26 @@ pub fn load_tenants(path: &Path, operator: &Token) -> Result<Vec<Tenant>, Tenant
         if !is_name(&name) {
             return Err(TenantsError::Name { path: owned(), name });
         }
-        let token = Token::load(&folder.join(&entry.token_file))
+        let own = Token::load_all(&folder.join(&entry.token_file))
             .map_err(|source| TenantsError::Token { path: owned(), name: name.clone(), source })?;
-        let is_same = |other: &Token| other.matches(token.reveal().as_bytes());
-        let twin = tenants.iter().find(|tenant| is_same(&tenant.token));
-        let twin = twin.map(|tenant| format!("tenant `{}`", tenant.name));
-        if let Some(first) = twin.or_else(|| is_same(operator).then(|| "the operator".to_owned())) {
+        if let Some(first) = own.iter().find_map(|token| holder_of(token, tokens, &tenants)) {
             return Err(TenantsError::SameToken { path: owned(), first, second: name });
         }
         let Entry { jobs, groups, osos, streams, .. } = entry;
-        tenants.push(Tenant { name, token, limits: TenantLimits { jobs, groups, osos, streams } });
+        tenants.push(Tenant {
+            name,
+            tokens: own,
+            limits: TenantLimits { jobs, groups, osos, streams },
+        });
     }
     Ok(tenants)
+}
+
+/// Who has a token already.
+fn holder_of(token: &Token, tokens: &Tokens, tenants: &[Tenant]) -> Option<String> {
+    let has = |tenant: &&Tenant| tenant.tokens.iter().any(|known| is_same(known, token));
+    let twin = tenants.iter().find(has).map(|tenant| format!("tenant `{}`", tenant.name));
+    twin.or_else(|| tokens.holder_of(token).map(str::to_owned))
 }
 
 fn is_name(name: &str) -> bool {
@@ -137,7 +147,7 @@ mod tests {
         let told = |error: TenantsError| {
             error.to_string().replace(folder.path().to_str().unwrap(), "FOLDER")
         };
-        load_tenants(&path, &operator).map_err(told)
+        load_tenants(&path, &operator.into()).map_err(told)
     }
 
     #[test]

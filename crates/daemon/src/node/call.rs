@@ -187,7 +187,7 @@ mod tests {
             let (listener, address) = listener().await;
             let token = new_token();
             let router = Router::new().route("/there", post(async || "{}"));
-            let calls = Guarded::new(router, Access::new(token.clone(), []));
+            let calls = Guarded::new(router, Access::new(token.clone().into(), []));
             let serving =
                 tokio::spawn(async move { serve(listener, calls, &Shutdown::new()).await });
             let mut caller = Caller::new(&address, &token);

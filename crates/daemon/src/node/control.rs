@@ -9,6 +9,7 @@ mod surveys;
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -42,6 +43,8 @@ pub(super) struct Control {
     pub(super) waits: watch::Receiver<Vec<GroupWait>>,
     pub(super) holdings: Holdings,
     pub(super) activity: Arc<Activity>,
+    /// Whether a manager has the node registered.
+    pub(super) is_registered: Arc<AtomicBool>,
     pub(super) shutdown: Shutdown,
 }
 
@@ -79,6 +82,8 @@ impl Control {
         loop {
             let mut registered = false;
             let Err(error) = self.session(&mut registered).await;
+            // Relaxed: nothing else is read because of it.
+            self.is_registered.store(false, Ordering::Relaxed);
             if matches!(error, SessionError::LoopGone(_)) {
                 return LoopGone;
             }
@@ -109,6 +114,8 @@ impl Control {
             _ => return Err(SessionError::NotRegistered),
         };
         *registered = true;
+        // Relaxed: as above.
+        self.is_registered.store(true, Ordering::Relaxed);
         tracing::info!(
             "registered at {} as node {node} `{}`",
             self.manager,

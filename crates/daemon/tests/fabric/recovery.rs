@@ -8,6 +8,7 @@ use std::time::Duration;
 use tributary_daemon::manager::{Manager, ManagerOptions, Tenant};
 use tributary_daemon::node::{KernelOptions, Node, NodeLimits, NodeOptions};
 use tributary_daemon::shutdown::Shutdown;
+use tributary_daemon::tokens::Tokens;
 use tributary_protocol::manager::ManagerConfig;
 use tributary_topology::Fabric;
 use tributary_transport::token::Token;
@@ -29,6 +30,10 @@ impl RunningManager {
     }
 
     pub(crate) fn with_tenants(address: SocketAddr, token: &Token, tenants: Vec<Tenant>) -> Self {
+        Self::with_tokens(address, token.clone().into(), tenants)
+    }
+
+    pub(crate) fn with_tokens(address: SocketAddr, tokens: Tokens, tenants: Vec<Tenant>) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let mut listener = None;
         // The address was just left by the manager before.
@@ -39,7 +44,7 @@ impl RunningManager {
         let listener = listener.unwrap();
         let address = listener.local_addr().unwrap();
         let options = ManagerOptions {
-            token: token.clone(),
+            tokens,
             tenants,
             fabric: Fabric::new(),
             config: ManagerConfig::default(),
@@ -77,7 +82,7 @@ pub(crate) fn start_node_with(
     let node = Node::bind(NodeOptions {
         name: name.into(),
         manager: manager.to_string(),
-        token: token.clone(),
+        tokens: token.clone().into(),
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         advertise: None,
         shm_socket: Some(folder.join(format!("{name}.sock"))),

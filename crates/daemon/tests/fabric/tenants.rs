@@ -1,12 +1,15 @@
 //! Several tokens at one manager: what a tenant may call, see and hold.
 
-use std::net::Ipv4Addr;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 
 use tempfile::TempDir;
 use tributary_client::manager::ManagerClient;
 use tributary_daemon::manager::{Tenant, load_tenants};
+use tributary_daemon::tokens::Tokens;
 use tributary_transport::token::Token;
+use tributary_wire::Capability;
 use tributary_wire::control::{JobPlace, Refusal, RefusalCode, Status};
 
 use crate::common::*;
@@ -63,7 +66,7 @@ impl Site {
 }
 
 fn tenants(folder: &TempDir, operator: &Token) -> Vec<Tenant> {
-    load_tenants(&folder.path().join("tenants.toml"), operator).unwrap()
+    load_tenants(&folder.path().join("tenants.toml"), &operator.clone().into()).unwrap()
 }
 
 #[test]
@@ -91,6 +94,68 @@ fn the_operators_calls_are_not_for_tenants() {
         // Whether there is a path is not a secret, and asking for it no right.
         assert_eq!(site.call("one", "GET", "/nowhere").status, 404);
         assert_eq!(site.call("one", "GET", "/").status, 401, "the page is the operator's");
+    });
+}
+
+#[test]
+fn a_reader_sees_everything_and_changes_nothing() {
+    guarded(|| {
+        let Site { folder, operator, manager } = Site::start();
+        let address = manager.stop();
+        let reader = Token::create(&folder.path().join("reader.token")).unwrap();
+        let tokens = Tokens { operator: vec![operator.clone()], readers: vec![reader.clone()] };
+        let tenants = tenants(&folder, &operator);
+        let manager = RunningManager::with_tokens(address, tokens, tenants);
+        let site = Site { folder, operator, manager };
+        let job = site.admit("one");
+        assert_eq!(site.status("reader").jobs[0].job, job.admission.job);
+        assert_eq!(site.status("reader").tenants.len(), 2);
+        for (method, path) in [("GET", "/metrics"), ("POST", "/v1/page/codes")] {
+            assert_eq!(site.call("reader", method, path).status, 200, "{method} {path}");
+        }
+        let groups = format!("/v1/jobs/{}/groups", job.admission.job);
+        let changing =
+            ["/v1/nodes", "/v1/nodes/0/events", "/v1/drain", "/v1/jobs", groups.as_str()];
+        for path in changing {
+            let answer = site.call("reader", "POST", path);
+            assert_eq!(answer.status, 403, "{path}: {}", answer.body);
+            assert!(answer.body.contains("and this is a reader's"), "{}", answer.body);
+        }
+    });
+}
+
+/// Parts of bodies whose rest never comes: each is given up after some time, and together they are bounded.
+#[test]
+fn a_tenants_unfinished_bodies_are_few_and_end() {
+    guarded(|| {
+        let site = Site::start();
+        let token = site.token("one");
+        let open = || {
+            let mut stream = TcpStream::connect(site.manager.address).unwrap();
+            let head = format!(
+                "POST /v1/jobs HTTP/1.1\r\nHost: manager\r\nAuthorization: Bearer {token}\r\n\
+                 Content-Length: 4194304\r\n\r\n"
+            );
+            stream.write_all(head.as_bytes()).unwrap();
+            // The manager may have refused and closed meanwhile.
+            let _ = stream.write_all(&[b' '; 3 << 20]);
+            stream
+        };
+        let mut unfinished: Vec<TcpStream> = (0..20).map(|_| open()).collect();
+        let (mut too_many, mut too_slow) = (0, 0);
+        for stream in &mut unfinished {
+            let mut answer = [0; 4096];
+            // A refusal may be lost to a reset, because more was sent than the manager read.
+            let length = stream.read(&mut answer).unwrap_or(0);
+            let answer = String::from_utf8_lossy(&answer[..length]);
+            too_many += u32::from(answer.starts_with("HTTP/1.1 429 ") || length == 0);
+            too_slow += u32::from(answer.contains("did not come within"));
+        }
+        assert_eq!(too_many + too_slow, 20);
+        assert!(too_slow <= 10 && too_many >= 10, "{too_many} {too_slow}");
+        drop(unfinished);
+        // There is room again, and others never lacked it.
+        drop((site.admit("one"), site.admit("two")));
     });
 }
 
@@ -149,12 +214,22 @@ fn tenants_run_beside_each_other_within_their_limits() {
             serde_json::json!({"name": "theft", "processes": 1, "resume": place}).to_string();
         let answer = call(address, Some(&site.token("two")), "POST", "/v1/jobs", &body);
         assert_eq!(answer.json::<Refusal>().code, RefusalCode::Forbidden);
+        let stolen = one.request_with_token(&site.token("two"), &hosts);
+        assert_eq!((stolen.status, stolen.json::<Refusal>().code), (403, RefusalCode::Forbidden));
 
         // The next manager knows whose groups it takes over.
         let Site { folder, operator, manager } = site;
         manager.stop();
         let manager = RunningManager::with_tenants(address, &operator, tenants(&folder, &operator));
         let site = Site { folder, operator, manager };
+        // Also before the node has told the new manager of that job, and with a secret of one's own.
+        for secret in [place.secret, two.admission.secret, Capability::default()] {
+            let place = JobPlace { secret, ..place };
+            let body =
+                serde_json::json!({"name": "squat", "processes": 1, "resume": place}).to_string();
+            let answer = call(address, Some(&site.token("two")), "POST", "/v1/jobs", &body);
+            assert_eq!(answer.json::<Refusal>().code, RefusalCode::Forbidden);
+        }
         eventually("the groups are back", || site.status("operator").groups.len() == 2);
         sum_once(&mut ours, 3.0);
         assert_eq!(site.status("one").groups.len(), 1);

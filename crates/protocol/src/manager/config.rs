@@ -4,6 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
+use tributary_wire::text::printable_within;
 use tributary_wire::{Epoch, GroupId, JobId};
 
 use super::tenants::TenantLimits;
@@ -78,6 +79,12 @@ impl Default for ManagerConfig {
 
 /// Longest name, label or address that a peer may send, in bytes.
 pub const TEXT_MAX_BYTES: usize = 255;
+
+/// A name or label as the manager keeps it: nothing that reads it from here on, be it a terminal, a log or a page, is
+/// steered by it. It is no longer than a peer may send, so that the next manager takes it over.
+pub(super) fn shown(text: &str) -> String {
+    printable_within(text, TEXT_MAX_BYTES).into_owned()
+}
 
 /// Most interfaces at which a node may take segments inside the kernel.
 pub(super) const KERNEL_INTERFACES_MAX: usize = 256;

@@ -96,6 +96,15 @@ pub enum AdmitError {
         /// The number.
         job: JobId,
     },
+    /// It shows a secret that no manager of this operator gave its token for that number.
+    #[error(
+        "that is not the secret of job {job}: no manager with this operator's token gave it to a job of yours \
+         (start the job anew if the operator's token was replaced, or its manager is of an older version)"
+    )]
+    NoProof {
+        /// The number.
+        job: JobId,
+    },
     /// The name is too long.
     #[error("the job's name has {got_bytes} bytes, allowed are {max_bytes}")]
     Name {
@@ -131,6 +140,12 @@ pub enum GroupError {
     /// The secret is not the job's.
     #[error("that is not the secret of job {job}")]
     WrongSecret {
+        /// The job.
+        job: JobId,
+    },
+    /// The job came with another token.
+    #[error("job {job} came with another token, and gets groups with that one alone")]
+    OtherToken {
         /// The job.
         job: JobId,
     },
@@ -336,7 +351,7 @@ impl AdmitError {
     pub fn code(&self) -> RefusalCode {
         match self {
             Self::TooManyJobs { .. } | Self::TenantLimit { .. } => RefusalCode::LimitReached,
-            Self::OtherToken { .. } => RefusalCode::Forbidden,
+            Self::OtherToken { .. } | Self::NoProof { .. } => RefusalCode::Forbidden,
             Self::Name { .. } => RefusalCode::BadRequest,
             Self::NumberTaken { .. } => RefusalCode::NameTaken,
         }
@@ -359,7 +374,7 @@ impl GroupError {
     pub fn code(&self) -> RefusalCode {
         match self {
             Self::UnknownJob { .. } | Self::JobEnded { .. } => RefusalCode::NotFound,
-            Self::WrongSecret { .. } => RefusalCode::Forbidden,
+            Self::WrongSecret { .. } | Self::OtherToken { .. } => RefusalCode::Forbidden,
             Self::OutOfBounds { .. } => RefusalCode::BadRequest,
             Self::TooManyGroups { .. }
             | Self::TenantLimit { .. }

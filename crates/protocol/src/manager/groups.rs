@@ -8,6 +8,7 @@ use tributary_topology::{GroupChild, GroupTree};
 use tributary_wire::{Epoch, GroupId, JobId, NodeId};
 
 use super::RequestTicket;
+use super::config::shown;
 use super::error::EventError;
 use super::nodes::NodeTable;
 use super::plan::{Plan, Terms};
@@ -215,7 +216,7 @@ impl Group {
 pub(super) fn members(tree: &GroupTree, nodes: &NodeTable, hosts: &[String]) -> Vec<Member> {
     let child_name = |child: &GroupChild| match *child {
         GroupChild::Node(below) => tree.nodes()[below].name.clone(),
-        GroupChild::Endpoint { request, .. } => hosts[request].clone(),
+        GroupChild::Endpoint { request, .. } => shown(&hosts[request]),
     };
     tree.nodes()
         .iter()

@@ -6,9 +6,10 @@ use alloc::string::String;
 use tributary_wire::control::{GroupRecord, JobAdmission, JobPlace, JobRequest};
 use tributary_wire::{Capability, JobId};
 
-use super::config::{ManagerConfig, TEXT_MAX_BYTES};
+use super::config::{ManagerConfig, TEXT_MAX_BYTES, shown};
 use super::error::{AdmitError, GroupError};
 use super::groups::Member;
+use super::places::PlaceKeys;
 use super::secrets::Secrets;
 use super::tenants::Caller;
 
@@ -36,6 +37,7 @@ impl JobTable {
         config: &ManagerConfig,
         owner: &Caller,
         request: JobRequest,
+        places: &PlaceKeys,
         secrets: &mut Secrets,
     ) -> Result<JobAdmission, AdmitError> {
         let JobRequest { name, processes, resume } = request;
@@ -44,22 +46,41 @@ impl JobTable {
             return Err(AdmitError::Name { got_bytes, max_bytes: TEXT_MAX_BYTES });
         }
         let JobPlace { job, secret } = match resume {
-            Some(place) => place,
-            None => JobPlace { job: self.free_number(config), secret: secrets.draw() },
+            Some(place) => self.check_resumption(owner, place, places)?,
+            None => {
+                let job = self.free_number(config);
+                JobPlace { job, secret: places.secret(job, owner, secrets.draw()) }
+            }
         };
         if !self.jobs.contains_key(&job) {
             self.check_room(config, owner)?;
         }
+        let name = shown(&name);
         let new = Job { owner: owner.clone(), name, processes, secret: None, leases: 0 };
         let entry = self.jobs.entry(job).or_insert(new);
-        if entry.owner != *owner {
-            return Err(AdmitError::OtherToken { job });
-        }
         if *entry.secret.get_or_insert(secret) != secret {
             return Err(AdmitError::NumberTaken { job });
         }
         entry.leases += 1;
         Ok(JobAdmission { job, secret, authenticate_frames: config.authenticates_frames })
+    }
+
+    /// Whether a place may be resumed. Nobody is believed who asks for a number, also where nothing is known of it
+    /// yet: nodes that come later tell of a job's groups, which would then be another's.
+    fn check_resumption(
+        &self,
+        owner: &Caller,
+        place: JobPlace,
+        places: &PlaceKeys,
+    ) -> Result<JobPlace, AdmitError> {
+        let job = place.job;
+        if self.jobs.get(&job).is_some_and(|entry| entry.owner != *owner) {
+            return Err(AdmitError::OtherToken { job });
+        }
+        if !places.proves(place, owner) {
+            return Err(AdmitError::NoProof { job });
+        }
+        Ok(place)
     }
 
     /// Whether there is room for one more job.
@@ -102,15 +123,16 @@ impl JobTable {
         }
     }
 
-    /// A job of which a node holds a group. `false` if there is no room for it.
+    /// A job of which a node holds a group. `false` if there is no room for it, or the number is another owner's by
+    /// now.
     pub(super) fn take_over(&mut self, config: &ManagerConfig, record: &GroupRecord) -> bool {
-        if self.jobs.contains_key(&record.job) {
-            return true;
+        let owner = Caller::from(record.tenant.clone());
+        if let Some(entry) = self.jobs.get(&record.job) {
+            return entry.owner == owner;
         }
         let has_room = self.jobs.len() < config.jobs_max as usize;
         if has_room {
-            let (name, processes) = (record.job_name.clone(), record.processes);
-            let owner = Caller::from(record.tenant.clone());
+            let (name, processes) = (shown(&record.job_name), record.processes);
             self.jobs.insert(record.job, Job { owner, name, processes, secret: None, leases: 0 });
         }
         has_room
@@ -143,20 +165,18 @@ impl JobTable {
         self.jobs.get(&job).is_some_and(|entry| entry.owner == *owner)
     }
 
-    /// Whose job it is, which the caller has found.
-    pub(super) fn owner(&self, job: JobId) -> &Caller {
-        &self.jobs[&job].owner
-    }
-
     /// The job's name, if `caller` may know it.
     pub(super) fn visible_name(&self, job: JobId, caller: &Caller) -> Option<&str> {
         let entry = self.jobs.get(&job).filter(|entry| caller.may_see(&entry.owner))?;
         Some(&entry.name)
     }
 
-    pub(super) fn check_secret(&self, job: JobId, secret: Capability) -> Result<(), GroupError> {
+    /// Whether `owner`'s token and the place's secret are those of the job.
+    pub(super) fn check_place(&self, owner: &Caller, place: JobPlace) -> Result<(), GroupError> {
+        let JobPlace { job, secret } = place;
         match self.jobs.get(&job) {
             None => Err(GroupError::UnknownJob { job }),
+            Some(known) if known.owner != *owner => Err(GroupError::OtherToken { job }),
             Some(known) if known.secret != Some(secret) => Err(GroupError::WrongSecret { job }),
             Some(_) => Ok(()),
         }

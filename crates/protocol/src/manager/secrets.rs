@@ -22,8 +22,13 @@ impl Secrets {
         FrameKey::from_bytes(self.bytes())
     }
 
-    fn bytes(&mut self) -> [u8; 16] {
-        let mut bytes = [0; 16];
+    /// The key under which jobs prove their places to this manager alone.
+    pub(super) fn draw_place_key(&mut self) -> [u8; 32] {
+        self.bytes()
+    }
+
+    fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        let mut bytes = [0; N];
         self.0.fill_bytes(&mut bytes);
         bytes
     }

@@ -27,6 +27,9 @@ pub(super) const STREAMS: StreamCapacity =
 
 pub(super) const SEED: [u8; 32] = [7; 32];
 
+/// All managers of a test belong to one operator.
+pub(super) const PLACE_KEY: [u8; 32] = [3; 32];
+
 pub(super) fn registration(name: &str, radix: u16, osos: u32) -> NodeRegistration {
     NodeRegistration {
         name: name.into(),
@@ -62,7 +65,8 @@ pub(super) struct Site {
 impl Site {
     /// `root`, `leaf0`, `leaf1`, … each with that radix and number of OSOs; four hosts per leaf.
     pub(super) fn new(config: ManagerConfig, leaves: u16, radix: u16, osos: u32) -> Self {
-        let manager = Manager::new(config, fabric(leaves, usize::from(leaves) * 4), SEED);
+        let manager = Manager::new(config, fabric(leaves, usize::from(leaves) * 4), SEED)
+            .with_place_keys([PLACE_KEY].into());
         let mut site = Self {
             manager,
             now: Time(0),
@@ -98,6 +102,19 @@ impl Site {
         hosts: &[&str],
         osos: u16,
     ) -> Result<RequestTicket, GroupError> {
+        // The owner of a job that is not there asks in vain, whoever it is.
+        let owner = self.manager.jobs.iter().find(|(number, _)| *number == job.job);
+        let owner = owner.map(|(_, job)| job.owner.clone()).unwrap_or_default();
+        self.request_as(&owner, job, hosts, osos)
+    }
+
+    pub(super) fn request_as(
+        &mut self,
+        caller: &Caller,
+        job: &JobAdmission,
+        hosts: &[&str],
+        osos: u16,
+    ) -> Result<RequestTicket, GroupError> {
         let request = GroupRequest {
             secret: job.secret,
             label: "world".into(),
@@ -108,7 +125,7 @@ impl Site {
             stream: Some(StreamTerms { chunk_bytes: 1 << 20, window: 4 }),
             external_receiver: false,
         };
-        let ticket = self.manager.request_group(self.now, job.job, &request);
+        let ticket = self.manager.request_group(self.now, caller, job.job, &request);
         self.drain();
         ticket
     }

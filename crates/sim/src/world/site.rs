@@ -92,7 +92,7 @@ impl<D: Data> World<D> {
             stream: terms.stream,
             external_receiver: false,
         };
-        site.manager.request_group(Time(0), site.job.job, &request)?;
+        site.manager.request_group(Time(0), &Caller::Operator, site.job.job, &request)?;
         loop {
             while let Some((node, order)) = site.manager.poll_order() {
                 self.execute(site, node, order, terms.multicast)?;

@@ -21,6 +21,9 @@ const DOMAIN: &[u8] = b"tributary control identity";
 /// old and new daemons would then report different tokens.
 const PURPOSE: &[u8] = b"ed25519 seed, version 1";
 
+/// As above, of the key that [`Token::place_key`] gives.
+const PLACE_PURPOSE: &[u8] = b"key of jobs' places, version 1";
+
 const SEED_BYTES: usize = 32;
 const PUBLIC_KEY_BYTES: usize = 32;
 
@@ -55,16 +58,27 @@ impl Token {
     /// so the pair is always the same. Costs some ten thousand instructions.
     #[must_use]
     pub fn identity(&self) -> Identity {
-        let secret = hkdf::Salt::new(hkdf::HKDF_SHA256, DOMAIN).extract(self.0.as_bytes());
-        let mut seed = [0; SEED_BYTES];
-        secret
-            .expand(&[PURPOSE], hkdf::HKDF_SHA256)
-            .and_then(|material| material.fill(&mut seed))
-            .expect("HKDF gives up to 255 hashes, and a seed is as long as one");
+        let seed = self.derive(PURPOSE);
         let pair = Ed25519KeyPair::from_seed_unchecked(&seed).expect("a seed is any 32 bytes");
         let public_key = pair.public_key().as_ref().try_into();
         let public_key = PublicKey(public_key.expect("public keys of Ed25519 have 32 bytes"));
         Identity { seed, public_key }
+    }
+
+    /// The key under which a manager with this token makes the secrets of jobs, so that the next one knows them.
+    #[must_use]
+    pub fn place_key(&self) -> [u8; SEED_BYTES] {
+        self.derive(PLACE_PURPOSE)
+    }
+
+    fn derive(&self, purpose: &[u8]) -> [u8; SEED_BYTES] {
+        let secret = hkdf::Salt::new(hkdf::HKDF_SHA256, DOMAIN).extract(self.0.as_bytes());
+        let mut derived = [0; SEED_BYTES];
+        secret
+            .expand(&[purpose], hkdf::HKDF_SHA256)
+            .and_then(|material| material.fill(&mut derived))
+            .expect("HKDF gives up to 255 hashes, and this is as long as one");
+        derived
     }
 }
 

@@ -7,7 +7,7 @@ use tributary_wire::control::{
 };
 use tributary_wire::{Epoch, JobId, NodeId};
 
-use super::{SEED, STREAMS, Site, fabric, registration};
+use super::{PLACE_KEY, SEED, STREAMS, Site, fabric, registration};
 use crate::Time;
 use crate::manager::{AdmitError, Caller, GroupError, Manager, ManagerConfig};
 
@@ -46,7 +46,8 @@ fn second() -> Site {
         ..ManagerConfig::default()
     };
     Site {
-        manager: Manager::new(config, fabric(LEAVES, 8), [SEED[0] + 1; 32]),
+        manager: Manager::new(config, fabric(LEAVES, 8), [SEED[0] + 1; 32])
+            .with_place_keys([PLACE_KEY].into()),
         now: Time(0),
         node: Default::default(),
         orders: Default::default(),
@@ -118,8 +119,8 @@ fn a_job_comes_back_to_its_groups_and_takes_them_along_when_it_ends() {
     assert_eq!(resume(&mut after, &job), Ok(job.clone()), "another of its processes");
     let stranger =
         JobAdmission { secret: tributary_wire::Capability::from_bytes([9; 16]), ..job.clone() };
-    let taken = Err(AdmitError::NumberTaken { job: job.job });
-    assert_eq!(resume(&mut after, &stranger), taken);
+    let no_proof = Err(AdmitError::NoProof { job: job.job });
+    assert_eq!(resume(&mut after, &stranger), no_proof);
     after.grant(&job, &["h0"], 1);
     after.manager.handle_lease_closed(job.job);
     after.drain();

@@ -200,6 +200,42 @@ fn a_failure_removes_the_group_everywhere() {
     assert_eq!(site.manager.stats().groups_cut, 1);
 }
 
+/// What jobs call themselves and their communicators is shown to others.
+#[test]
+fn names_that_steer_a_terminal_are_kept_written_out() {
+    let mut site = Site::new(ManagerConfig::default(), 1, 4, 8);
+    let name = "\u{1b}[2J\nnodes: 0\u{9b}".to_string();
+    let long = "\u{1b}".repeat(255);
+    let request = JobRequest { name, processes: 1, resume: None };
+    let job = site.manager.admit_job(&Caller::Operator, request).unwrap();
+    let request = GroupRequest {
+        secret: job.secret,
+        label: long.clone(),
+        hosts: ["h0".into(), "\u{202e}h".into()].into(),
+        frame_versions: Versions::SPOKEN,
+        osos: 1,
+        payload_max_bytes: 1024,
+        stream: None,
+        external_receiver: false,
+    };
+    site.manager.request_group(Time(0), &Caller::Operator, job.job, &request).unwrap();
+    site.drain();
+    let (node, install) = site.take_install().unwrap();
+    let held = install.held().unwrap();
+    site.report(node, installed(&install));
+    site.install_all();
+    let status = site.manager.status(Time(0));
+    assert_eq!(status.jobs[0].name, "\\u{1b}[2J\\nnodes: 0\\u{9b}");
+    let label = &status.groups[0].label;
+    assert!(label.starts_with("\\u{1b}\\u{1b}") && label.len() <= 255, "{label}");
+    assert!(status.groups[0].nodes.iter().any(|node| node.children.contains(&"\\u{202e}h".into())));
+    // Nodes keep it so for the next manager, which takes it.
+    assert_eq!(&held.record.label, label);
+    let refused = AdmitError::Name { got_bytes: 256, max_bytes: 255 };
+    let request = JobRequest { name: "x".repeat(256), processes: 1, resume: None };
+    assert_eq!(site.manager.admit_job(&Caller::Operator, request), Err(refused));
+}
+
 #[test]
 fn secrets_and_bounds_are_checked() {
     let mut site = site();
@@ -437,7 +473,7 @@ fn without_nodes_there_is_no_tree() {
         stream: None,
         external_receiver: false,
     };
-    let error = manager.request_group(Time(0), job.job, &request).unwrap_err();
+    let error = manager.request_group(Time(0), &Caller::Operator, job.job, &request).unwrap_err();
     assert_eq!(error.code(), RefusalCode::NoTree);
     assert_eq!(manager.stats().groups_refused, 1);
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::manager::TenantLimits;
 use tributary_wire::control::{HeldGroup, JobPlace, NodeOffer, RefusalCode, Share};
-use tributary_wire::{Epoch, JobId};
+use tributary_wire::{Capability, Epoch, JobId};
 
 const ACROSS: [&str; 2] = ["h0", "h4"];
 
@@ -115,6 +115,95 @@ fn tenants_stream_beside_each_other() {
     }
     assert_ne!(trees[0], trees[1]);
     assert_eq!(trees[1], trees[2], "groups of one tenant take the same lock");
+}
+
+/// A manager that has just started knows no job. Whoever names a number first must not get what nodes tell of it later.
+#[test]
+fn nobody_squats_in_the_place_of_another_tenants_job_at_the_next_manager() {
+    let mut before = site(TenantLimits::default());
+    let [alice, mallory] = ["one", "two"].map(tenant);
+    let job = before.job_of(&alice).unwrap();
+    before.request(&job, &["h0"], 3).unwrap();
+    let mut held = Vec::<HeldGroup>::new();
+    while let Some((node, install)) = before.take_install() {
+        held.push(install.held().unwrap());
+        before.report(node, installed(&install));
+    }
+    let own = before.job_of(&mallory).unwrap();
+    let first_job = JobId(1000);
+    let config =
+        ManagerConfig { first_epoch: Epoch(1000), first_job, ..config(TenantLimits::default()) };
+    let mut after = Manager::new(config, fabric(2, 8), [8; 32]).with_place_keys([PLACE_KEY].into());
+    let secrets = [Capability::default(), own.secret, job.secret];
+    let mut resume = |owner: &Caller, job, secret| {
+        let resume = Some(JobPlace { job, secret });
+        after.admit_job(owner, JobRequest { name: "job".into(), processes: 8, resume })
+    };
+    for secret in secrets {
+        let refused = resume(&mallory, job.job, secret).unwrap_err();
+        assert_eq!(refused, AdmitError::NoProof { job: job.job });
+        assert_eq!(refused.code(), RefusalCode::Forbidden);
+    }
+    assert_eq!(resume(&alice, job.job, job.secret), Ok(job.clone()));
+    // A place of a job that has ended since is none of the job that has its number now.
+    assert_eq!(resume(&alice, first_job, job.secret), Err(AdmitError::NoProof { job: first_job }));
+
+    let offer = NodeOffer { registration: registration("leaf0", 8, 32), holds: held.clone() };
+    after.register_node(offer).unwrap();
+    let seen = |after: &Manager, caller| after.visible_status(Time(0), caller).groups.len();
+    assert_eq!((seen(&after, &alice), seen(&after, &mallory)), (1, 0));
+}
+
+/// Numbers may coincide by chance: what a node then tells of another tenant's job is not that tenant's.
+#[test]
+fn groups_of_a_number_that_is_another_tenants_by_now_are_removed() {
+    let mut before = site(TenantLimits::default());
+    let job = before.job_of(&tenant("one")).unwrap();
+    before.request(&job, &["h0"], 3).unwrap();
+    let (node, install) = before.take_install().unwrap();
+    before.report(node, installed(&install));
+    let config = ManagerConfig {
+        first_epoch: Epoch(1000),
+        first_job: job.job,
+        ..config(TenantLimits::default())
+    };
+    let mut after = Site::new(config, 2, 8, 32);
+    let other = after.job_of(&tenant("two")).unwrap();
+    assert_eq!(other.job, job.job);
+    after.manager.handle_node_gone(after.node["leaf0"]);
+    let holds = [install.held().unwrap()].into();
+    let offer = NodeOffer { registration: registration("leaf0", 8, 32), holds };
+    after.manager.register_node(offer).unwrap();
+    after.drain();
+    assert_eq!(after.take_removals().len(), 1);
+    assert!(after.manager.status(Time(0)).groups.is_empty());
+    // The same within one tenant: the number alone is no proof.
+    let resume = Some(JobPlace { job: job.job, secret: job.secret });
+    let request = JobRequest { name: "job".into(), processes: 8, resume };
+    let refused = after.manager.admit_job(&tenant("one"), request.clone());
+    assert_eq!(refused, Err(AdmitError::OtherToken { job: job.job }));
+    after.manager.handle_lease_closed(other.job);
+    let successor = ManagerConfig { first_job: job.job, ..ManagerConfig::default() };
+    let mut third = Site {
+        manager: Manager::new(successor, fabric(2, 8), [9; 32]).with_place_keys([PLACE_KEY].into()),
+        ..after
+    };
+    third.job_of(&tenant("one")).unwrap();
+    let refused = third.manager.admit_job(&tenant("one"), request);
+    assert_eq!(refused, Err(AdmitError::NumberTaken { job: job.job }));
+}
+
+#[test]
+fn a_secret_is_of_use_with_its_own_token_alone() {
+    let mut site = site(TenantLimits::default());
+    let job = site.job_of(&tenant("one")).unwrap();
+    for other in [tenant("two"), Caller::Operator] {
+        let refused = site.request_as(&other, &job, &["h0"], 1).unwrap_err();
+        assert_eq!(refused, GroupError::OtherToken { job: job.job });
+        assert_eq!(refused.code(), RefusalCode::Forbidden);
+    }
+    assert_eq!(site.used_in_all(), 0);
+    site.grant(&job, &["h0"], 1);
 }
 
 #[test]
