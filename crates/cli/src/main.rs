@@ -36,7 +36,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use flags::{Command, Flags, SimAction};
-use usage::UsageError;
+use usage::{Misuse, UsageError};
 
 /// Exit code for options and files that can't be used; any other failure is 1.
 const EXIT_USAGE: u8 = 2;
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&format!("{error:#}"));
-            if error.downcast_ref::<UsageError>().is_some() {
+            if error.is::<UsageError>() || error.is::<Misuse>() {
                 ExitCode::from(EXIT_USAGE)
             } else {
                 ExitCode::FAILURE
@@ -108,7 +108,12 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
 fn refuse(error: &clap::Error) -> ExitCode {
     match usage::line_of(error) {
         Some(line) => {
-            complain(&line);
+            // Ranks of a launcher are rarely started with the words that `run` asks for.
+            let words = run::launchers::words_after_run(std::env::args_os());
+            let problem = words.and_then(|words| {
+                run::launchers::wrong_way_round(|name| std::env::var_os(name), &words)
+            });
+            complain(&problem.unwrap_or(line));
             ExitCode::from(EXIT_USAGE)
         }
         None => {

@@ -2,24 +2,34 @@
 
 mod arguments;
 mod command;
+pub(crate) mod launchers;
 mod library;
+mod preload;
 mod program;
 mod report;
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use anyhow::Context as _;
 use tributary_client::knobs;
 
-use crate::fabric::{self, Environment};
+use crate::fabric;
 use crate::flags::RunFlags;
 use crate::flags::TransportFlag;
+use crate::usage::Misuse;
 use arguments::Arguments;
 pub(crate) use command::exit_code;
+use preload::Preload;
 
 /// Runs the command and shows its report.
 pub(crate) fn run(flags: RunFlags) -> anyhow::Result<ExitCode> {
+    if let Some(problem) = launchers::wrong_way_round(|name| std::env::var_os(name), &flags.command)
+    {
+        return Err(Misuse(problem).into());
+    }
     let arguments = Arguments::try_from(flags)?;
     let report = report::Destination::new(arguments.report.as_deref())?;
     let fabric = fabric::join_or_start(arguments.hosts, TransportFlag::Auto)?;
@@ -36,21 +46,21 @@ pub(crate) fn run(flags: RunFlags) -> anyhow::Result<ExitCode> {
         // Nobody asked for them, so nobody should pay for them.
         environment.set(&knobs::TIMES, "off");
     }
-    let status = command::run(&arguments, &with_preload(environment, &arguments))?;
+    let before = std::env::var_os("LD_PRELOAD");
+    let preload = Preload::new(&arguments.library, before.as_deref())
+        .context("the preload library can't be named in LD_PRELOAD")?;
+    if let Some(note) = &preload.note {
+        writeln!(io::stderr().lock(), "tributary: {note}")?;
+    }
+    environment.set_variable("LD_PRELOAD", &preload.value);
+    let sanitizer = std::env::var_os("ASAN_OPTIONS");
+    if let Some(options) = preload::sanitizer_options(sanitizer.as_deref()) {
+        environment.set_variable("ASAN_OPTIONS", options);
+    }
+    let status = command::run(&arguments, &environment)?;
     drop(fabric);
     report.show(&run_id, &arguments, status)?;
     Ok(ExitCode::from(exit_code(status)))
-}
-
-/// Puts our library before those that LD_PRELOAD has.
-fn with_preload(mut environment: Environment, arguments: &Arguments) -> Environment {
-    let mut preload = arguments.library.clone().into_os_string();
-    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-        preload.push(":");
-        preload.push(others);
-    }
-    environment.set_variable("LD_PRELOAD", preload);
-    environment
 }
 
 /// A name that no other run on this machine has.

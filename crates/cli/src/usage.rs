@@ -27,6 +27,11 @@ impl UsageError {
     }
 }
 
+/// A command that is used in a way that can't be meant. The person who typed it is at fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Misuse(pub(crate) String);
+
 fn quoted(value: &str) -> String {
     if value.is_empty() { String::new() } else { format!(" '{value}'") }
 }

@@ -2,6 +2,9 @@
 
 mod support;
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+
 use support::{Daemons, Ended, Running, await_children, is_alive, kill, run};
 
 /// Descriptors that may differ: connections whose end the other side has not seen yet.
@@ -147,6 +150,108 @@ fn daemons_stop_cleanly_and_a_wrong_token_is_refused() {
         let status = daemon.stop();
         assert!(status.success(), "{status}");
     }
+}
+
+/// Whoever started a daemon from a terminal may close it.
+#[test]
+fn a_hang_up_ends_no_daemon() {
+    let daemons = Daemons::start(&["a"]);
+    for daemon in daemons.nodes.iter().chain([&daemons.manager]) {
+        support::signal(daemon.id(), rustix::process::Signal::HUP);
+    }
+    assert_serves(&daemons);
+    let Daemons { manager, nodes, .. } = daemons;
+    for daemon in nodes.into_iter().chain([manager]) {
+        assert!(daemon.stop().success());
+    }
+}
+
+/// Escape sequences, and a line that the manager never wrote.
+const STEERING: &str = "\u{1b}[2J\u{1b}]0;x\u{7}\njobs: 0\u{9b}31m\u{202e}";
+
+#[test]
+fn names_of_jobs_steer_no_terminal_and_feign_no_line() {
+    let daemons = Daemons::start(&["a"]);
+    let token = std::fs::read_to_string(daemons.token()).unwrap();
+    let post = |path: &str, body: serde_json::Value| {
+        let mut stream = TcpStream::connect(&daemons.manager.address).unwrap();
+        let (body, token) = (body.to_string(), token.trim());
+        write!(
+            stream,
+            "POST {path} HTTP/1.1\r\nHost: manager\r\nAuthorization: Bearer {token}\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        BufReader::new(stream)
+    };
+    let mut lease = post("/v1/jobs", serde_json::json!({"name": STEERING, "processes": 1}));
+    let mut line = String::new();
+    while !line.starts_with('{') {
+        line.clear();
+        lease.read_line(&mut line).unwrap();
+    }
+    let admission: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let group = serde_json::json!({
+        "secret": admission["secret"], "label": STEERING, "hosts": [STEERING, "other"],
+        "frame_versions": {"oldest": 2, "newest": 2}, "osos": 1, "payload_max_bytes": 1024,
+    });
+    let mut answer = String::new();
+    let path = format!("/v1/jobs/{}/groups", admission["job"]);
+    post(&path, group).read_line(&mut answer).unwrap();
+    assert!(answer.contains("200"), "{answer}");
+    // A name that is refused is logged, too; not all of it.
+    post("/v1/jobs", serde_json::json!({"name": STEERING.repeat(50_000), "processes": 1}))
+        .read_line(&mut answer)
+        .unwrap();
+    support::await_that("the refusal is logged", || {
+        daemons.manager.log().contains("job refused").then_some(())
+    });
+    let mut shown = vec![daemons.manager.log()];
+    for words in ["status", "tree", "status --json", "status --waiting"] {
+        shown.push(run(daemons.tributary().args(words.split(' '))).stdout);
+    }
+    for text in &shown {
+        assert!(text.chars().all(|it| it == '\n' || !it.is_control()), "{text:?}");
+        assert!(!text.contains('\u{202e}'), "{text:?}");
+        assert!(!text.lines().any(|line| line.starts_with("jobs: 0")), "{text}");
+        assert!(text.len() < 16 << 10, "{} bytes", text.len());
+    }
+    for text in &shown[..3] {
+        assert!(text.contains("u{1b}[2J"), "{text}");
+    }
+}
+
+/// A node without descriptors, at which connectors knock: it waits, and says so a few times.
+#[test]
+fn a_node_that_lacks_descriptors_neither_spins_nor_floods_its_log() {
+    let mut daemons = Daemons::start(&[]);
+    daemons.add_with_descriptors("a", 40);
+    daemons.await_nodes(1);
+    let node = &daemons.nodes[0];
+    let mut held = Vec::new();
+    // Half-open connectors over shared memory, whose time is up in between, and ones over TCP.
+    for _ in 0..60 {
+        held.push((
+            TcpStream::connect(&node.address).unwrap(),
+            std::os::unix::net::UnixStream::connect(daemons.socket("a")).unwrap(),
+        ));
+    }
+    support::await_that("descriptors run out", || {
+        node.log().contains("cannot accept links for now").then_some(())
+    });
+    let begin = (std::time::Instant::now(), node.processor_ticks());
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    let spent = node.processor_ticks() - begin.1;
+    let passed = begin.0.elapsed().as_millis() as u64 / 10;
+    assert!(spent < passed / 4, "{spent} of {passed} ticks were spent on waiting");
+    let lines = node.log().lines().filter(|line| line.contains("cannot accept links")).count();
+    assert!(lines <= 400, "{lines} lines");
+    drop(held);
+    support::await_that("the node is well again", || {
+        let ended = small_bench(&daemons);
+        ended.status.success().then_some(())
+    });
 }
 
 /// Without aggregation nodes there is no group: operations take direct links, and the report says so,

@@ -41,9 +41,81 @@ fn the_command_gets_library_fabric_and_knobs() {
     let ended = run(command.env("LD_PRELOAD", "/no/such/other.so"));
     let words: Vec<&str> = ended.stdout.trim().split('|').collect();
     let library = libraries.path().canonicalize().unwrap().join("libtributary.so");
-    assert_eq!(words[0], format!("{}:/no/such/other.so", library.display()));
+    assert_eq!(words[0], format!("/no/such/other.so:{}", library.display()), "the user's first");
     assert_eq!(words[1..3], ["3", "tcp"]);
     assert!(words[3].starts_with("127.0.0.1:"), "{}", words[3]);
+}
+
+/// The loader ends a path at a space or a colon.
+#[test]
+fn a_library_in_a_folder_with_a_space_gets_to_programs() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["my programs", "a:b"] {
+        let inside = folder.path().join(name);
+        std::fs::create_dir(&inside).unwrap();
+        std::fs::write(inside.join("libtributary.so"), "the library").unwrap();
+        let mut command = tributary();
+        command.env("TRIBUTARY_LIBRARY_PATH", &inside).env("TRIBUTARY_LOG", "off");
+        let ended = run(command.args(["run", "--", "sh", "-c", "cat \"$LD_PRELOAD\""]));
+        assert_eq!(ended.stdout, "the library", "{}", ended.stderr);
+        assert!(ended.stderr.contains("has a space or a colon"), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_long_path_of_temporary_files_is_no_obstacle() {
+    let libraries = libraries();
+    let folder = tempfile::tempdir().unwrap();
+    let deep = folder.path().join("x".repeat(100));
+    std::fs::create_dir(&deep).unwrap();
+    let mut command = shell(&libraries, "--hosts 2", "exit 5");
+    let ended = run(command.env("TMPDIR", &deep));
+    assert_eq!(ended.status.code(), Some(5), "{}", ended.stderr);
+}
+
+#[test]
+fn ranks_of_a_launcher_are_told_that_run_comes_first() {
+    let libraries = libraries();
+    for words in [&["run", "./app", "7"][..], &["run", "--", "./app", "7"], &["run", "--", "true"]]
+    {
+        let mut command = tributary();
+        command.env("TRIBUTARY_LIBRARY_PATH", libraries.path()).args(words);
+        let ended = run(command.env("PMI_SIZE", "4").env("PMI_RANK", "1"));
+        assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+        let told = format!("tributary run -- mpirun -n 4 {}", words[words.len() - 2..].join(" "));
+        let told = told.replace("-- true", "true").replace("run ./app", "./app");
+        assert!(ended.stderr.trim().ends_with(&told), "{told}: {}", ended.stderr);
+    }
+}
+
+/// What is no file must not become one.
+#[test]
+fn a_report_to_a_pipe_a_link_or_standard_output_is_written_there() {
+    let libraries = libraries();
+    let script = r#"printf '{"run_id":"%s","jobs":1,"in_node":5,"in_tree":7,"passed_through":2,"reasons":{},
+        "communicators":[]}' "$TRIBUTARY_RUN_ID" > "$TRIBUTARY_REPORT"; echo done"#;
+    let (file, link) = (libraries.path().join("file"), libraries.path().join("link"));
+    std::os::unix::fs::symlink("file", &link).unwrap();
+    let ended = run(&mut shell(&libraries, &format!("--report {}", link.display()), script));
+    assert!(ended.status.success(), "{}", ended.stderr);
+    assert!(link.symlink_metadata().unwrap().is_symlink());
+    let told: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    assert_eq!(told["in_tree"], 7);
+    let ended = run(&mut shell(&libraries, "--report /dev/stdout", script));
+    let told = ended.stdout.strip_prefix("done\n").expect("the command's output comes first");
+    assert_eq!(serde_json::from_str::<serde_json::Value>(told).unwrap()["in_tree"], 7);
+    let pipe = libraries.path().join("pipe");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from(0o600),
+        0,
+    )
+    .unwrap();
+    let ended = run(&mut shell(&libraries, &format!("--report {}", pipe.display()), script));
+    assert!(ended.stderr.contains("nobody reads it"), "{}", ended.stderr);
+    assert!(!pipe.symlink_metadata().unwrap().is_file());
 }
 
 #[test]

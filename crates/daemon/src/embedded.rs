@@ -25,6 +25,15 @@ use crate::shutdown::Shutdown;
 use tributary_transport::token::CreateTokenError;
 use tributary_transport::token::Token;
 
+/// Longest path of a socket: an address has 108 bytes, of which the last is 0.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// Where private folders are made if the path of the one for temporary files is too long.
+const SHORT_FOLDERS: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+
+const FOLDER_PREFIX: &str = "tributary-";
+const FOLDER_RANDOM_CHARS: usize = 6;
+
 /// How long all nodes may take to register.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
@@ -149,11 +158,8 @@ impl Fabric {
         if options.hosts == 0 || options.hosts > HOSTS_MAX {
             return Err(StartError::Hosts { hosts: options.hosts, max: HOSTS_MAX });
         }
-        let folder = tempfile::Builder::new()
-            .prefix("tributary-")
-            .permissions(Permissions::from_mode(0o700))
-            .tempdir()
-            .map_err(StartError::Folder)?;
+        let folder =
+            private_folder(&std::env::temp_dir(), options.leaves).map_err(StartError::Folder)?;
         let token_file = folder.path().join("token");
         let token = Token::create(&token_file)?;
         let manager = ManagerOptions {
@@ -290,6 +296,28 @@ impl Drop for Fabric {
     }
 }
 
+/// A folder for the token and the sockets: below `preferred`, or elsewhere if a socket's path would be too long there.
+fn private_folder(preferred: &Path, leaves: u16) -> io::Result<TempDir> {
+    let longest_name = format!("/leaf{leaves}.sock").len();
+    let fits = |base: &&Path| {
+        let folder = base.as_os_str().len() + "/".len() + FOLDER_PREFIX.len() + FOLDER_RANDOM_CHARS;
+        folder + longest_name <= SOCKET_PATH_BYTES_MAX
+    };
+    let bases = [preferred].into_iter().chain(SHORT_FOLDERS.map(Path::new));
+    let mut outcome = Err(io::Error::other("no folder with a path short enough for sockets"));
+    for base in bases.filter(fits) {
+        outcome = tempfile::Builder::new()
+            .prefix(FOLDER_PREFIX)
+            .rand_bytes(FOLDER_RANDOM_CHARS)
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in(base);
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
+}
+
 /// The hosts that this machine acts as, named as the host library names them.
 fn host_names(hosts: u32) -> Vec<String> {
     let machine = machine::name();
@@ -331,5 +359,29 @@ fn join(thread: &mut Option<JoinHandle<()>>) {
     // A thread that panicked has reported that itself.
     if let Some(thread) = thread.take() {
         let _ = thread.join();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_fit_however_long_the_path_of_temporary_files_is() {
+        let folder = tempfile::tempdir().unwrap();
+        for length in [60, 80, 84, 90, 100, 200] {
+            let missing = length - folder.path().as_os_str().len();
+            let deep = folder.path().join("x".repeat(missing - 1));
+            std::fs::create_dir(&deep).unwrap();
+            for leaves in [0, 2, 64] {
+                let made = private_folder(&deep, leaves).unwrap();
+                let socket = made.path().join(format!("leaf{leaves}.sock"));
+                std::os::unix::net::UnixListener::bind(&socket).unwrap();
+                let is_below = made.path().starts_with(&deep);
+                assert_eq!(is_below, length < 76, "{length}: {}", made.path().display());
+                let mode = made.path().metadata().unwrap().permissions().mode();
+                assert_eq!(mode & 0o7777, 0o700);
+            }
+        }
     }
 }

@@ -122,7 +122,7 @@ fn write_in_place(path: &Path, how: OFlags, bytes: &[u8], mode: u32) -> io::Resu
     options.create(target.is_err()).write(true).mode(mode);
     let mut file = options.custom_flags(flags.bits() as i32).open(path).map_err(|error| {
         let nobody = Errno::from_io_error(&error) == Some(Errno::NXIO);
-        let explained = || io::Error::new(io::ErrorKind::BrokenPipe, "nobody reads it");
+        let explained = || io::Error::new(io::ErrorKind::NotConnected, "nobody reads it");
         if nobody { explained() } else { error }
     })?;
     let mut left = bytes;

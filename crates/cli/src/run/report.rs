@@ -12,6 +12,7 @@ use tributary_client::report::output::{self, Place};
 use tributary_client::report::{REPORT_BYTES_MAX, Report};
 
 use super::arguments::Arguments;
+use super::launchers::{self, Machine};
 use crate::report;
 use crate::texts;
 
@@ -55,9 +56,9 @@ impl Destination {
         let mut out = io::stderr().lock();
         match self.read(run_id)? {
             Some(report) => {
+                let shown = texts::printable_of(&report)?;
+                writeln!(out, "\n{}", report::text(&shown))?;
                 self.write_copy(&report)?;
-                let report = texts::printable_of(&report)?;
-                writeln!(out, "\n{}", report::text(&report))?;
             }
             None => writeln!(out, "\n{}", absence(arguments, status))?,
         }
@@ -92,7 +93,13 @@ impl Destination {
 fn absence(arguments: &Arguments, status: ExitStatus) -> String {
     let command = arguments.command[0].to_string_lossy();
     if !status.success() {
-        return format!("tributary: no report: {command} ended ({status}) before MPI_Finalize");
+        let variable = |name: &str| std::env::var_os(name);
+        let (program, words) = (&arguments.program, &arguments.command);
+        let remedy = launchers::remedy(program, words, Machine::this(), variable);
+        let remedy = remedy.map(|remedy| format!(".\ntributary: {remedy}")).unwrap_or_default();
+        return format!(
+            "tributary: no report: {command} ended ({status}) before MPI_Finalize{remedy}"
+        );
     }
     format!(
         "tributary: no report: no process of {command} reached MPI_Finalize with the preload \

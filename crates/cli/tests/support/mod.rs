@@ -245,7 +245,11 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     fn start(arguments: &[&str], token: &Path) -> Self {
-        let running = Running::start(tributary().args(arguments).arg("--token-file").arg(token));
+        Self::await_address(tributary().args(arguments).arg("--token-file").arg(token))
+    }
+
+    fn await_address(command: &mut Command) -> Self {
+        let running = Running::start(command);
         let line = await_that("the daemon says where it listens", || {
             running.0.stdout.text().split_once('\n').map(|(line, _)| line.to_owned())
         });
@@ -277,6 +281,14 @@ impl Daemon {
     /// Open descriptors.
     pub(crate) fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.id())).expect("the daemon lives").count()
+    }
+
+    /// Time on processors, in hundredths of a second.
+    pub(crate) fn processor_ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id()));
+        let stat = stat.expect("the daemon lives");
+        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
     }
 
     /// Memory in use, in KiB.
@@ -320,6 +332,22 @@ impl Daemons {
         self.manager.kill();
         std::thread::sleep(pause);
         self.manager = Self::start_manager(&self.manager.address, &self.token());
+    }
+
+    /// Where a node hands out shared memory.
+    pub(crate) fn socket(&self, name: &str) -> PathBuf {
+        self.folder.path().join(format!("{name}.sock"))
+    }
+
+    /// Starts one more node, which may open so many descriptors.
+    pub(crate) fn add_with_descriptors(&mut self, name: &str, most: u32) {
+        let script = format!("ulimit -n {most}; exec \"$0\" \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_tributary"), "node", "--name", name]);
+        command.args(["--manager", &self.manager.address, "--listen", "127.0.0.1:0"]);
+        command.arg("--shm").arg(self.socket(name)).arg("--token-file").arg(self.token());
+        let started = Daemon::await_address(&mut command);
+        self.nodes.push(Daemon { name: name.to_owned(), ..started });
     }
 
     /// Starts one more node.
