@@ -58,6 +58,8 @@ deb-stage: build capi
 	$(MAKE) --no-print-directory install PREFIX=/usr/lib/tributary/sharp DESTDIR=$(DEB_STAGE)
 	install -D -m 644 -t $(DEB_STAGE)/lib/systemd/system packaging/systemd/*.service
 	install -D -m 644 -t $(DEB_STAGE)/etc/tributary packaging/systemd/*.conf
+	install -d $(DEB_STAGE)/etc/tributary/tenants
+	install -m 644 -t $(DEB_STAGE)/etc/tributary/tenants packaging/systemd/tenants.toml
 	install -d $(DEB_SHARE)/man/man1 $(DEB_SHARE)/doc/tributary $(DEB_SHARE)/bash-completion/completions \
 		$(DEB_SHARE)/zsh/vendor-completions $(DEB_SHARE)/fish/vendor_completions.d
 	$(PROGRAM) manual $(DEB_SHARE)/man/man1

@@ -117,10 +117,12 @@ def check_units(guest):
 
 
 def check_services(guest):
-    """As README.Debian says; who they run as, and that they have no rights."""
+    """As README.Debian says; who they run as, that they have no rights, and bounded memory."""
     for unit in UNITS:
         assert guest.sh(f"systemctl is-enabled {unit}", check=False).strip() == "disabled"
     guest.sh("tributary token create /etc/tributary/token")
+    guest.sh("tributary token create /etc/tributary/tenants/physics.token")
+    guest.sh("printf '[physics]\\ntoken_file = \"physics.token\"\\n' >>/etc/tributary/tenants/tenants.toml")
     guest.sh("systemctl enable --now tributary-manager && systemctl enable --now tributary-node")
     guest.wait_for("tributary status --manager 127.0.0.1:7470 --token-file /etc/tributary/token | grep 127.0.0.1:7471")
     for unit in UNITS:
@@ -128,6 +130,8 @@ def check_services(guest):
         facts = dict(line.split(":", 1) for line in guest.sh(f"cat /proc/{pid}/status").splitlines())
         assert facts["Uid"].split()[0] != "0" and int(facts["CapEff"], 16) == 0 and int(facts["CapBnd"], 16) == 0, facts
         assert facts["NoNewPrivs"].strip() == "1" and facts["Seccomp"].strip() == "2"
+        memory_max = guest.sh(f"systemctl show --value --property MemoryMax {unit}").strip()
+        assert memory_max.isdecimal(), memory_max
         print(f"{unit}: runs as user {facts['Uid'].split()[0]}, without capabilities")
 
 
@@ -135,7 +139,7 @@ def check_job(guest, name):
     """A job of a user goes through the node of the service, although it is on one machine."""
     user = "runuser -u person --"
     guest.sh("id person 2>/dev/null || useradd --create-home person")
-    guest.sh("install -o person -m 600 /etc/tributary/token /home/person/token")
+    guest.sh("install -o person -m 600 /etc/tributary/tenants/physics.token /home/person/token")
     guest.sh("install -o person -m 644 /root/app.py /home/person/app.py")
     variables = " ".join(f"{variable}={value}" for variable, value in {
         **counts.MPIRUN, "TRIBUTARY_MANAGER": "127.0.0.1:7470", "TRIBUTARY_TOKEN_FILE": "/home/person/token",
@@ -143,6 +147,8 @@ def check_job(guest, name):
     guest.sh(f"cd /home/person && {user} env {variables} tributary run --report /home/person/{name}.json -- "
              f"mpirun -n {counts.RANKS} python3 app.py {counts.ROUNDS}")
     print(counts.require(guest.root / "home" / "person" / f"{name}.json", "in_tree"))
+    drained = guest.sh(f"{user} tributary drain --manager 127.0.0.1:7470 --token-file /home/person/token x", check=False)
+    assert "needs the operator's token" in drained, drained
 
 
 def check_upgrade(guest, package, version):

@@ -100,13 +100,12 @@ pub fn load_tenants(path: &Path, tokens: &Tokens) -> Result<Vec<Tenant>, Tenants
         .map_err(|source| TenantsError::Unreadable { path: owned(), source })?;
     let entries: BTreeMap<String, Entry> = toml::from_str(&text)
         .map_err(|source| TenantsError::Malformed { path: owned(), source: Box::new(source) })?;
-    let folder = path.parent().unwrap_or(Path::new(""));
     let mut tenants = Vec::<Tenant>::new();
     for (name, entry) in entries {
         if !is_name(&name) {
             return Err(TenantsError::Name { path: owned(), name });
         }
-        let own = Token::load_all(&folder.join(&entry.token_file))
+        let own = Token::load_all(&token_file(path, &entry.token_file))
             .map_err(|source| TenantsError::Token { path: owned(), name: name.clone(), source })?;
         if let Some(first) = own.iter().find_map(|token| holder_of(token, tokens, &tenants)) {
             return Err(TenantsError::SameToken { path: owned(), first, second: name });
@@ -119,6 +118,20 @@ pub fn load_tenants(path: &Path, tokens: &Tokens) -> Result<Vec<Tenant>, Tenants
         });
     }
     Ok(tenants)
+}
+
+/// The file of a tenant's token, which counts from the file of tenants. systemd hands the files of a folder to a service
+/// in one folder, each with a name in front (`LoadCredential=tenants:FOLDER` makes `tenants_FILE`); the token then has
+/// what the file of tenants has in front of its own.
+fn token_file(tenants: &Path, token_file: &Path) -> PathBuf {
+    let beside = tenants.with_file_name(token_file);
+    let front = tenants.file_name().and_then(|name| name.to_str()?.rsplit_once('_'));
+    match (front, token_file.to_str()) {
+        (Some((front, _)), Some(name)) if !beside.exists() && !name.contains('/') => {
+            tenants.with_file_name(format!("{front}_{name}"))
+        }
+        _ => beside,
+    }
 }
 
 /// Who has a token already.
@@ -160,6 +173,24 @@ mod tests {
         let limits = TenantLimits { jobs: Some(2), osos: Some(64), ..TenantLimits::default() };
         assert_eq!(physics.limits, limits);
         assert!(load("").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_folder_that_systemd_hands_over_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let token = |name: &str| Token::create(&folder.path().join(name)).unwrap();
+        let [operator, _, other] = ["token", "tenants_physics.token", "elsewhere"].map(token);
+        let path = folder.path().join("tenants_tenants.toml");
+        let elsewhere = folder.path().join("elsewhere");
+        let text = format!(
+            "[physics]\ntoken_file = \"physics.token\"\n[chemistry]\ntoken_file = {elsewhere:?}\n"
+        );
+        fs::write(&path, text).unwrap();
+        let [chemistry, physics] = &load_tenants(&path, &operator.into()).unwrap()[..] else {
+            panic!("two tenants")
+        };
+        assert_eq!(physics.name, "physics");
+        assert!(is_same(&chemistry.tokens[0], &other));
     }
 
     #[test]
