@@ -59,6 +59,7 @@ test-mpi: build mpi-venvs mpi-further mpi-debian mpi-planted mpi-check-preload m
 	$(PYTHON) tests/mpi/run.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/confined.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/absent.py --tributary $(PROGRAM)
+	$(PYTHON) tests/mpi/starting.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/times.py --tributary $(PROGRAM)
 
 test-applications: build mpi-applications ## Run Quantum ESPRESSO, HPC Challenge and a PETSc solver, with and without the library
