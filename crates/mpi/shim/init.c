@@ -1,4 +1,5 @@
 /* Turns the shim on and off. MPI_Init, MPI_Init_thread and MPI_Finalize. */
+#include "combining.h"
 #include "communicators.h"
 #include "failure.h"
 #include "fault_tolerance.h"
@@ -87,10 +88,43 @@ void shim_open(MPI_Comm everybody, shim_maker *make_communicators) {
         underlying.Comm_rank(shim_world, &silent_source);
     }
     staging_open();
+    combining_open();
     report_wanted = report_is_wanted();
     open_core();
     atomic_store_explicit(&shim_is_on, true, memory_order_release);
     dispatch_turn_on();
+}
+
+/*
+ * MPI_Finalize first deletes the attributes of MPI_COMM_SELF, the last one set first (MPI 4.1 section 11.2.4),
+ * and the program's callbacks may use all of MPI. So the shim closes in the callback of an attribute that was
+ * set before any of the program's: it is the last to be called, and MPI is still whole.
+ */
+static bool closes_in_callback;
+
+static int close_last(MPI_Comm comm, int key, void *value, void *extra) {
+    (void)comm, (void)key, (void)value, (void)extra;
+    if (atomic_load_explicit(&shim_is_on, memory_order_relaxed)) {
+        shim_close();
+    }
+    sessions_end_own();
+    return MPI_SUCCESS;
+}
+
+/* Nobody copies MPI_COMM_SELF's attribute; MPI's own such function is an object that a library can't link to. */
+static int never_copied(MPI_Comm from, int key, void *extra, void *value, void *copy, int *flag) {
+    (void)from, (void)key, (void)extra, (void)value, (void)copy;
+    *flag = 0;
+    return MPI_SUCCESS;
+}
+
+/* If MPI refuses, the shim closes before MPI_Finalize begins. */
+static void ask_for_callback(void) {
+    int key = MPI_KEYVAL_INVALID;
+    if (underlying.Comm_create_keyval(never_copied, close_last, &key, NULL) == MPI_SUCCESS) {
+        closes_in_callback = underlying.Comm_set_attr(MPI_COMM_SELF, key, NULL) == MPI_SUCCESS;
+        underlying.Comm_free_keyval(&key);
+    }
 }
 
 static bool copy_predefined(void) {
@@ -106,6 +140,7 @@ static void start(void) {
     shim_has_predefined = true;
     shim_open(MPI_COMM_WORLD, copy_predefined);
     if (atomic_load_explicit(&shim_is_on, memory_order_relaxed)) {
+        ask_for_callback();
         communicators_add(MPI_COMM_WORLD, "world");
         communicators_add(MPI_COMM_SELF, "self");
     }
@@ -154,12 +189,13 @@ void shim_close(void) {
 }
 
 INTERPOSE_ALWAYS(Finalize, (void)) {
-    if (atomic_load_explicit(&shim_is_on, memory_order_relaxed)) {
-        shim_close();
+    /* While a session is open, MPICH's MPI_Finalize calls no callback. */
+    if (!closes_in_callback || sessions_any_open()) {
+        close_last(MPI_COMM_NULL, MPI_KEYVAL_INVALID, NULL, NULL);
     }
-    sessions_end_own();
+    int error = underlying.Finalize();
     shim_has_predefined = false;
-    return underlying.Finalize();
+    return error;
 }
 
 #define LISTED(list, end) SHIM_NAME(__##end##_##list##_, SHIM_INTERFACE)

@@ -47,6 +47,13 @@ static bool make_from_own_session(void) {
            make(ALL_PROCESSES, "tributary world", &shim_world);
 }
 
+bool sessions_any_open(void) {
+    pthread_mutex_lock(&opening);
+    bool any = has_own || sessions > 0;
+    pthread_mutex_unlock(&opening);
+    return any;
+}
+
 void sessions_end_own(void) {
     if (has_own) {
         has_own = false;
