@@ -101,16 +101,76 @@ static MPI_Comm all_but_last(MPI_Session session) {
     return comm;
 }
 
+static void add_up(void *left, void *right, int *elements, MPI_Datatype *type) {
+    (void)type;
+    for (int at = 0; at < *elements; at++) {
+        ((int *)right)[at] += ((int *)left)[at];
+    }
+}
+
+/*
+ * What a rank makes by itself, even ranks before the first communicator of all processes, and odd ones after it. An
+ * operator that has the handle of one that was freed is not that one.
+ */
+typedef struct {
+    MPI_Op add;
+    MPI_Op add_again;
+    MPI_Datatype pair;
+} local_things;
+
+static void make_local_things(local_things *made) {
+    MPI_Op freed;
+    MPI_Op_create(add_up, 0, &freed);
+    MPI_Op_free(&freed);
+    MPI_Op_create(add_up, 1, &made->add);
+    MPI_Op_create(add_up, 1, &made->add_again);
+    MPI_Type_contiguous(2, MPI_INT, &made->pair);
+    MPI_Type_commit(&made->pair);
+}
+
+/* Three calls. */
+static void use_local_things(MPI_Comm all, local_things *made) {
+    int mine[2] = {1, 2};
+    int sums[2] = {0, 0};
+    MPI_Allreduce(mine, sums, 2, MPI_INT, made->add, all);
+    check_equal(2LL * world.ranks, sums[1], "an operator of the program");
+    MPI_Allreduce(mine, sums, 2, MPI_INT, made->add_again, all);
+    check_equal(world.ranks, sums[0], "another one");
+    MPI_Bcast(mine, 1, made->pair, 0, all);
+    calls += world.rank == 0 ? 3 : 0;
+    MPI_Op_free(&made->add);
+    MPI_Op_free(&made->add_again);
+    MPI_Type_free(&made->pair);
+}
+
+static int number_in(MPI_Session session) {
+    MPI_Group group;
+    int number;
+    MPI_Group_from_session_pset(session, "mpi://WORLD", &group);
+    MPI_Group_rank(group, &number);
+    MPI_Group_free(&group);
+    return number;
+}
+
 /* A smaller communicator is there first: MPI alone serves it, until there is one of all processes. */
 static void check_smaller_first(void) {
     check_case("a communicator of some processes first");
     MPI_Session session = begin_session();
+    local_things made;
+    bool is_early = number_in(session) % 2 == 0;
+    if (is_early) {
+        make_local_things(&made);
+    }
     MPI_Comm some = is_asked("whole") ? MPI_COMM_NULL : all_but_last(session);
     if (some != MPI_COMM_NULL) {
         use(some, false);
     }
     MPI_Comm all = communicator_of(session, "mpi://WORLD", "all after some");
     find_out_ranks(all);
+    if (!is_early) {
+        make_local_things(&made);
+    }
+    use_local_things(all, &made);
     use(all, true);
     if (some != MPI_COMM_NULL) {
         use(some, true);

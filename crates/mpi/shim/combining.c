@@ -10,6 +10,9 @@
 /*
  * Operators that MPI_Op_create or MPI_Op_create_c made and MPI_Op_free has not freed. Other handles are left to MPI: asking it
  * about a handle that is none would raise an error where the program expects none.
+ *
+ * The list is kept while the shim is off, too. Making an operator is local: in the sessions model one rank may
+ * make it before the shim turns on, and another one after that, and both must decide alike.
  */
 typedef struct made_operator {
     MPI_Op op;
@@ -31,8 +34,8 @@ static size_t place_of(MPI_Op op) {
     return made_count;
 }
 
-/* If there is no memory, the operator is not listed, and left to MPI. */
-static void list(MPI_Op op, bool commutes) {
+/* False: out of memory. */
+static bool list(MPI_Op op, bool commutes) {
     pthread_mutex_lock(&changing);
     if (made_count == made_room) {
         size_t room = made_room == 0 ? 16 : 2 * made_room;
@@ -40,10 +43,24 @@ static void list(MPI_Op op, bool commutes) {
         made_room = grown != NULL ? room : made_room;
         made = grown != NULL ? grown : made;
     }
-    if (made_count < made_room) {
+    bool has_room = made_count < made_room;
+    if (has_room) {
         made[made_count++] = (made_operator){op, commutes};
     }
     pthread_mutex_unlock(&changing);
+    return has_room;
+}
+
+/*
+ * Lists what MPI has made. An operator that is not listed goes to MPI, at this rank alone; so if there is no
+ * memory, the program gets no operator.
+ */
+static int list_made(int error, int commute, MPI_Op *op) {
+    if (error != MPI_SUCCESS || list(*op, commute != 0)) {
+        return error;
+    }
+    underlying.Op_free(op);
+    return shim_raise(MPI_ERR_NO_MEM);
 }
 
 static void unlist(MPI_Op op) {
@@ -64,27 +81,19 @@ static bool is_listed(MPI_Op op, bool *commutes) {
     return found;
 }
 
-INTERPOSE(Op_create, (MPI_User_function * function, int commute, MPI_Op *op)) {
-    int error = underlying.Op_create(function, commute, op);
-    if (error == MPI_SUCCESS) {
-        list(*op, commute != 0);
-    }
-    return error;
+INTERPOSE_ALWAYS(Op_create, (MPI_User_function * function, int commute, MPI_Op *op)) {
+    return list_made(underlying.Op_create(function, commute, op), commute, op);
 }
 
-INTERPOSE(Op_create_c, (MPI_User_function_c * function, int commute, MPI_Op *op)) {
-    int error = underlying.Op_create_c(function, commute, op);
-    if (error == MPI_SUCCESS) {
-        list(*op, commute != 0);
-    }
-    return error;
+INTERPOSE_ALWAYS(Op_create_c, (MPI_User_function_c * function, int commute, MPI_Op *op)) {
+    return list_made(underlying.Op_create_c(function, commute, op), commute, op);
 }
 
 static held_handles held_operators = HELD_HANDLES_NONE;
 static held_handles held_datatypes = HELD_HANDLES_NONE;
 
 /* Before MPI frees it: another thread's MPI_Op_create may get the same handle at once. */
-INTERPOSE(Op_free, (MPI_Op * op)) {
+INTERPOSE_ALWAYS(Op_free, (MPI_Op * op)) {
     if (op == NULL) {
         return underlying.Op_free(op);
     }
@@ -189,6 +198,16 @@ static combining_verdict judge_made(MPI_Datatype datatype, bool commutes) {
     return (combining_verdict){OFFLOAD_IT, to_uint32(extent), commutes};
 }
 
+static bool reduces_locally;
+
+void combining_open(void) {
+    reduces_locally = UNDERLYING_HAS(Reduce_local) && UNDERLYING_HAS(Type_get_true_extent);
+#ifdef OPEN_MPI
+    /* Its MPI_Reduce_local reads MPI_COMM_WORLD, which a program of sessions alone does not have. */
+    reduces_locally = reduces_locally && shim_has_predefined;
+#endif
+}
+
 __attribute__((cold, noinline)) combining_verdict combining_judge(MPI_Datatype datatype, MPI_Op op) {
     uint32_t operator_ = maps_operator(op);
     bool commutes = true;
@@ -196,7 +215,7 @@ __attribute__((cold, noinline)) combining_verdict combining_judge(MPI_Datatype d
     if (operator_ == 0 && !is_made) {
         return (combining_verdict){.reason = TRIBUTARY_PASS_USER_OPERATOR};
     }
-    if (!UNDERLYING_HAS(Reduce_local) || !UNDERLYING_HAS(Type_get_true_extent)) {
+    if (!reduces_locally) {
         uint32_t reason = is_made ? TRIBUTARY_PASS_USER_OPERATOR : TRIBUTARY_PASS_DATATYPE;
         return (combining_verdict){.reason = reason};
     }

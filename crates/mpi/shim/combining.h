@@ -19,6 +19,9 @@ typedef struct combining_verdict {
     bool commutes;
 } combining_verdict;
 
+/* Called while the shim turns on, which is the same moment of the program at all ranks. */
+void combining_open(void);
+
 /* The verdict, by what is equal on all ranks. `op` is not null; `datatype` may be anything. */
 combining_verdict combining_judge(MPI_Datatype datatype, MPI_Op op);
 

@@ -54,8 +54,7 @@ static MPI_User_function *counting_by_int_for(MPI_User_function_c *function) {
 STAND_IN(Op_create_c, (MPI_User_function_c * function, int commute, MPI_Op *op)) {
     MPI_User_function *by_int = counting_by_int_for(function);
     if (by_int == NULL) {
-        underlying.Comm_call_errhandler(shim_comm_for_errors(), MPI_ERR_NO_MEM);
-        return MPI_ERR_NO_MEM;
+        return shim_raise(MPI_ERR_NO_MEM);
     }
     return underlying.Op_create(by_int, commute, op);
 }

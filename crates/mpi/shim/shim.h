@@ -33,6 +33,17 @@ static inline MPI_Comm shim_comm_for_errors(void) {
 }
 
 /*
+ * Calls the error handler for an error that belongs to no communicator, and returns the error. While the shim is
+ * off it has no communicator, and may not know the MPI's handles: then the error is returned alone.
+ */
+static inline int shim_raise(int error) {
+    if (atomic_load_explicit(&shim_is_on, memory_order_acquire)) {
+        underlying.Comm_call_errhandler(shim_comm_for_errors(), error);
+    }
+    return error;
+}
+
+/*
  * Makes the library's own communicators, shim_self and shim_world, in one of the two models of MPI. Returns
  * whether MPI has made both; else it has raised the error.
  */

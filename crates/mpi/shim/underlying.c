@@ -18,11 +18,7 @@ int underlying_missing(void) {
     if (!atomic_flag_test_and_set(&is_said)) {
         fprintf(stderr, "tributary: the MPI library lacks a function that this program calls\n");
     }
-    /* While the shim is off, this may be an MPI that it does not know, whose handles differ. */
-    if (atomic_load_explicit(&shim_is_on, memory_order_acquire)) {
-        underlying.Comm_call_errhandler(shim_comm_for_errors(), MPI_ERR_UNSUPPORTED_OPERATION);
-    }
-    return MPI_ERR_UNSUPPORTED_OPERATION;
+    return shim_raise(MPI_ERR_UNSUPPORTED_OPERATION);
 }
 
 static void *find_function(void *library, const char *name) {
