@@ -63,6 +63,8 @@ class Program:
     mpis: tuple = MPIS
     # Options of mpirun.
     launcher: tuple = ()
+    # What runs the program.
+    runner: tuple = ()
     # Environment variables and their values, as pairs.
     settings: tuple = ()
 
@@ -103,6 +105,11 @@ PROGRAMS = (
     Program("sessions", ((1, 1, ()), (4, 1, ()), (4, 2, ()), (9, 3, ()))),
     Program("sessions", ((4, 1, ()), (4, 2, ())), settings=(("SESSIONS", "init"),)),
     Program("finalize", ((1, 1, ()), (2, 1, ()), (4, 1, ()), (4, 2, ()))),
+    # Vectors go from process to process where ranks spin, however few cores there are.
+    *(Program("refused", ((2, 1, ()),), passes_none=True,
+              settings=(("REFUSED", what), ("TRIBUTARY_WAIT", "spin"))) for what in ("read", "write", "both")),
+    Program("checked", ((2, 1, ()), (2, 2, ())), runner=("valgrind", "--quiet", "--tool=memcheck"),
+            settings=(("TRIBUTARY_WAIT", "spin"),)),
     Program("progress"),
     Program("bits", ((4, 1, ()), (4, 2, ()), (9, 3, ())), twice=True),
     # MPICH's ch4 device ends the process in MPIX_Comm_revoke, and so has no revoked communicators.
@@ -227,7 +234,7 @@ def arguments_of(options, extra):
 def run_once(options, program, place, run, environment):
     """One launch. Returns its output and its counts (none with plain MPI)."""
     ranks, hosts, extra = run
-    command = [place["mpirun"], *program.launcher, "-n", str(ranks), place["folder"] / program.name,
+    command = [place["mpirun"], *program.launcher, "-n", str(ranks), *program.runner, place["folder"] / program.name,
                *arguments_of(options, extra)]
     if options.without:
         return run_checked(program, command, environment, options.timeout), None

@@ -6,7 +6,7 @@ use super::offer::{AttachError, Offer, OfferError, SegmentHandle};
 use super::peer_memory::{
     PeerMemory, Probe, Unreachable, UnreachableCause, outcome_of_word, outcome_word,
 };
-use super::process::{Identity, ProcessWatch};
+use super::process::{Identity, ProcessWatch, is_under_valgrind};
 use super::segment::{CPU_MASK_WORDS, Registration, Segment};
 use super::sync::Ordering;
 use super::waiting::Policy;
@@ -186,10 +186,10 @@ impl Attachment {
                 address: registration.probe_address.load(Ordering::Relaxed),
                 marks: [0, 1].map(|at: usize| registration.probe_marks[at].load(Ordering::Relaxed)),
             };
-            let outcome = if self.may_access_peers {
-                probe.run(identity(registration), self.own)
-            } else {
-                Err(UnreachableCause::TurnedOff)
+            let outcome = match () {
+                () if !self.may_access_peers => Err(UnreachableCause::TurnedOff),
+                () if is_under_valgrind() => Err(UnreachableCause::Valgrind),
+                () => probe.run(identity(registration), self.own),
             };
             outcome.map_err(|cause| Unreachable { local_rank, peer, cause })
         })

@@ -9,6 +9,10 @@
 //! cache. The second step, the *closing*, is a barrier: no rank uses its buffers again before all
 //! are done with them.
 //!
+//! The kernel may refuse a rank what it granted before. So the closing says how far each rank has come, and what is
+//! left of its part is staged by all: results that only it has are broadcast, and the rest of its share is reduced,
+//! whose contributions nothing has overwritten. From then on all long vectors are staged.
+//!
 //! In place, a share's result overwrites contributions that only this rank ever reads, and has
 //! read already.
 //!
@@ -29,9 +33,10 @@
 
 use super::combine::{Combine, reduce_in_order};
 use super::copy::copy;
-use super::failure::Lost;
+use super::failure::{Lost, Unmoved};
 use super::operation::{Action, Operation, share_in_units};
 use super::peer_memory::DirectAccess;
+use super::progress::{Progress, WORDS, left_by, unit_bytes};
 use super::ring::{Awaited, AwaitedEvent, Rings};
 use super::segment::{EXCHANGE_RING, SHORT_RING};
 use super::staged::Staged;
@@ -49,15 +54,6 @@ const BROADCAST_MIN_BYTES: usize = 32 * 1024;
 const PIECE_MAX_BYTES: usize = 128 * 1024;
 /// Shortest piece: pages are what the kernel works on.
 const PIECE_MIN_BYTES: usize = 4 * 1024;
-/// Words that a rank publishes in the opening: source, target, whether it can access all peers.
-const WORDS: usize = 3;
-/// Elements between two places where shares and pieces may be cut: whole lines, or pages, whatever
-/// the element, of those that kernels have.
-const UNIT_ELEMENTS: usize = 256;
-/// Bytes between two such places, at most; one element, if it is longer. Else long elements would make
-/// long pieces.
-const UNIT_MAX_BYTES: usize = UNIT_ELEMENTS * 16;
-
 /// An operation that goes directly.
 pub(super) struct Direct {
     operation: Operation,
@@ -72,9 +68,10 @@ pub(super) struct Direct {
 
 enum Phase {
     Opening,
-    Closing,
-    /// Some rank cannot access the memory of some other.
-    Staged(Staged),
+    /// This rank has done of its part what it could.
+    Closing(Progress),
+    /// Some rank cannot access the memory of some other: one after the other, the last one first.
+    Staged(Vec<Staged>),
 }
 
 #[derive(Clone, Copy)]
@@ -107,25 +104,54 @@ impl Direct {
         if let Phase::Opening = self.phase {
             self.open(rings)?;
             if rings.peer_memory.direct_access == DirectAccess::Denied {
-                let running = Staged::new(self.operation, rings.ranks)
-                    .expect("a long operation of several ranks has steps");
-                self.phase = Phase::Staged(running);
+                self.stage([self.operation].into(), rings.ranks);
             } else {
                 // SAFETY: `open` has returned, so all ranks have published where their vectors are.
                 // They leave them to the others until the closing, or, after a failure, until
                 // `outlast_writers` has returned.
-                if let Err(lost) = unsafe { self.work_unless_failed(rings) } {
-                    rings.peer_memory.failure = Some(lost);
-                    return Ok(());
+                match unsafe { self.work_unless_failed(rings) } {
+                    Ok(progress) => self.phase = Phase::Closing(progress),
+                    Err(lost) => {
+                        rings.peer_memory.failure = Some(lost);
+                        return Ok(());
+                    }
                 }
                 (self.published, self.seen) = (false, 0);
-                self.phase = Phase::Closing;
             }
         }
-        match &mut self.phase {
-            Phase::Staged(running) => running.advance(rings),
-            _ => self.step(rings, None, |_, _| ()),
+        if let Phase::Closing(progress) = self.phase {
+            self.close(rings, progress)?;
         }
+        while let Phase::Staged(running) = &mut self.phase
+            && let Some(next) = running.last_mut()
+        {
+            next.advance(rings)?;
+            running.pop();
+        }
+        Ok(())
+    }
+
+    /// Says how far this rank has come, learns it of all others, and stages what is left.
+    fn close(&mut self, rings: &mut Rings, own: Progress) -> Result<(), Awaited> {
+        let mut left = Vec::new();
+        let operation = self.operation;
+        let ranks = rings.ranks;
+        self.step(rings, own.to_words(), |rank, words| {
+            let progress = words.map_or(own, Progress::from_words);
+            if progress.is_refused {
+                left.extend(left_by(&operation, rank, ranks, progress));
+            }
+        })?;
+        if !left.is_empty() {
+            rings.peer_memory.direct_access = DirectAccess::Denied;
+        }
+        self.stage(left, ranks);
+        Ok(())
+    }
+
+    fn stage(&mut self, operations: Vec<Operation>, ranks: u32) {
+        let steps = operations.into_iter().rev().filter_map(|left| Staged::new(left, ranks));
+        self.phase = Phase::Staged(steps.collect());
     }
 
     /// Publishes where this rank's vectors are, and learns where those of all others are.
@@ -139,13 +165,12 @@ impl Direct {
         };
         let mut buffers = std::mem::take(&mut self.buffers);
         let mut all_access = accesses_peers == 1;
-        let opened =
-            self.step(rings, Some([own.source, own.target, accesses_peers]), |rank, words| {
-                let [source, target, accesses_peers] = words.unwrap_or([own.source, own.target, 1]);
-                debug_assert_eq!(rank as usize, buffers.len());
-                buffers.push(Buffers { source, target });
-                all_access &= accesses_peers == 1;
-            });
+        let opened = self.step(rings, [own.source, own.target, accesses_peers], |rank, words| {
+            let [source, target, accesses_peers] = words.unwrap_or([own.source, own.target, 1]);
+            debug_assert_eq!(rank as usize, buffers.len());
+            buffers.push(Buffers { source, target });
+            all_access &= accesses_peers == 1;
+        });
         self.buffers = buffers;
         opened?;
         rings.peer_memory.direct_access =
@@ -153,24 +178,22 @@ impl Direct {
         Ok(())
     }
 
-    /// One step of all ranks: gives `words`, if any, and takes everyone's, in rank order, when all
-    /// have come; this rank's own are `None`.
+    /// One step of all ranks: gives `words`, and takes everyone's, in rank order, when all have come;
+    /// this rank's own are `None`.
     fn step(
         &mut self,
         rings: &mut Rings,
-        words: Option<[u64; WORDS]>,
+        words: [u64; WORDS],
         mut take: impl FnMut(u32, Option<[u64; WORDS]>),
     ) -> Result<(), Awaited> {
         let ring = self.ring;
-        let len_bytes = words.map_or(0, |words| size_of_val(&words));
+        let len_bytes = size_of_val(&words);
         if !self.published {
             rings.claim(ring)?;
-            if let Some(words) = words {
-                // SAFETY: claimed just now, not published.
-                let slot = unsafe { rings.own_slot(ring, len_bytes) };
-                for (place, word) in slot.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-                    *place = word.to_ne_bytes();
-                }
+            // SAFETY: claimed just now, not published.
+            let slot = unsafe { rings.own_slot(ring, len_bytes) };
+            for (place, word) in slot.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+                *place = word.to_ne_bytes();
             }
             rings.publish(ring, len_bytes);
             self.published = true;
@@ -184,7 +207,7 @@ impl Direct {
             self.seen += 1;
         }
         rings.note_all_filled(ring);
-        for rank in (0..rings.ranks).filter(|_| words.is_some()) {
+        for rank in 0..rings.ranks {
             if rank == rings.local_rank {
                 take(rank, None);
                 continue;
@@ -206,7 +229,7 @@ impl Direct {
     ///
     /// # Safety
     /// All ranks have published their vectors, and none has passed the closing.
-    unsafe fn work_unless_failed(&self, rings: &mut Rings) -> Result<(), Lost> {
+    unsafe fn work_unless_failed(&self, rings: &mut Rings) -> Result<Progress, Lost> {
         rings.segment.control(rings.local_rank).writing.store(1, Ordering::Relaxed);
         // SeqCst, with the fence in `outlast_writers`: either this rank sees the failure here, or
         // who gives up for it sees this rank writing.
@@ -224,7 +247,7 @@ impl Direct {
 
     /// # Safety
     /// As [`work_unless_failed`](Self::work_unless_failed).
-    unsafe fn work(&self, rings: &mut Rings) -> Result<(), Lost> {
+    unsafe fn work(&self, rings: &mut Rings) -> Result<Progress, Lost> {
         match self.operation.action {
             // SAFETY: this function's contract is that of `reduce_share`.
             Action::Allreduce(kernel) => unsafe { self.reduce_share(rings, kernel) },
@@ -232,9 +255,13 @@ impl Direct {
                 let Operation { target, len_bytes, .. } = self.operation;
                 let source = self.buffers[from as usize].source;
                 // SAFETY: the target is valid for `len_bytes`, by the contract of `start`.
-                unsafe { rings.peer_memory.read(from, source, target, len_bytes) }
+                match unsafe { rings.peer_memory.read(from, source, target, len_bytes) } {
+                    Ok(()) => Ok(Progress::DONE),
+                    Err(Unmoved::Refused) => Ok(Progress { is_refused: true, ..Progress::DONE }),
+                    Err(Unmoved::Lost(lost)) => Err(lost),
+                }
             }
-            _ => Ok(()),
+            _ => Ok(Progress::DONE),
         }
     }
 
@@ -242,16 +269,20 @@ impl Direct {
     ///
     /// # Safety
     /// As [`work_unless_failed`](Self::work_unless_failed).
-    unsafe fn reduce_share(&self, rings: &mut Rings, kernel: &dyn Combine) -> Result<(), Lost> {
+    unsafe fn reduce_share(
+        &self,
+        rings: &mut Rings,
+        kernel: &dyn Combine,
+    ) -> Result<Progress, Lost> {
         let unit_bytes = unit_bytes(kernel.element_bytes());
         let (own, ranks) = (rings.local_rank, rings.ranks);
         let share = share_in_units(self.operation.len_bytes, unit_bytes, own, ranks);
         let piece_bytes = piece_bytes(ranks, unit_bytes);
         let mut scratch = std::mem::take(&mut rings.peer_memory.scratch);
         scratch.resize((ranks as usize + 1) * piece_bytes, 0);
-        let mut outcome = Ok(());
+        let mut outcome = Ok(Progress::DONE);
         let mut offset = share.start;
-        while offset < share.end && outcome.is_ok() {
+        while offset < share.end && matches!(outcome, Ok(Progress { is_refused: false, .. })) {
             let len_bytes = piece_bytes.min(share.end - offset);
             let piece = Piece { offset, len_bytes, stride_bytes: piece_bytes };
             // SAFETY: the piece is part of this rank's share; all ranks have published their
@@ -273,15 +304,20 @@ impl Direct {
         kernel: &dyn Combine,
         piece: Piece,
         scratch: &mut [u8],
-    ) -> Result<(), Lost> {
+    ) -> Result<Progress, Lost> {
         let Piece { offset, len_bytes, stride_bytes } = piece;
         let own = rings.local_rank;
+        let refused = |known_bytes| Progress { is_refused: true, offset, known_bytes };
         let (theirs, aside) = scratch.split_at_mut(rings.ranks as usize * stride_bytes);
         for peer in rings.peers() {
             let address = self.buffers[peer as usize].source + offset as u64;
             let target = theirs[peer as usize * stride_bytes..][..len_bytes].as_mut_ptr();
             // SAFETY: `target` points to a slice of `len_bytes`, which was just made.
-            unsafe { rings.peer_memory.read(peer, address, target, len_bytes)? };
+            match unsafe { rings.peer_memory.read(peer, address, target, len_bytes) } {
+                Ok(()) => {}
+                Err(Unmoved::Refused) => return Ok(refused(0)),
+                Err(Unmoved::Lost(lost)) => return Err(lost),
+            }
         }
         let Operation { source, target, .. } = self.operation;
         let is_in_place = std::ptr::eq(source, target);
@@ -302,19 +338,28 @@ impl Direct {
             }
             &theirs[rank as usize * stride_bytes..][part]
         });
-        for peer in rings.peers() {
-            let address = self.buffers[peer as usize].target + offset as u64;
-            // SAFETY: the result is a slice of `len_bytes`; the peer has published its target in
-            // the opening, and only this rank writes to this share of it.
-            unsafe { rings.peer_memory.write(peer, address, result.as_ptr(), len_bytes)? };
-        }
+        let given = self.give(rings, offset, result);
         if is_in_place {
             // SAFETY: `result` is the piece in scratch memory, so it is apart from the target,
             // which is valid by the contract of `start`; no rank reads this rank's source there
             // again.
             unsafe { copy(result.as_ptr(), target.add(offset), len_bytes) };
         }
-        Ok(())
+        match given {
+            Ok(()) => Ok(Progress::DONE),
+            Err(Unmoved::Refused) => Ok(refused(len_bytes)),
+            Err(Unmoved::Lost(lost)) => Err(lost),
+        }
+    }
+
+    /// Writes a piece of the result, which begins at `offset`, to all other ranks.
+    fn give(&self, rings: &Rings, offset: usize, result: &[u8]) -> Result<(), Unmoved> {
+        rings.peers().try_for_each(|peer| {
+            let address = self.buffers[peer as usize].target + offset as u64;
+            // SAFETY: the result is a slice; the peer has published its target in the opening, and only
+            // this rank writes to this share of it.
+            unsafe { rings.peer_memory.write(peer, address, result.as_ptr(), result.len()) }
+        })
     }
 }
 
@@ -325,10 +370,6 @@ struct Piece {
     len_bytes: usize,
     /// From one rank's piece to the next one's, in the scratch memory.
     stride_bytes: usize,
-}
-
-fn unit_bytes(element_bytes: usize) -> usize {
-    UNIT_ELEMENTS.min(UNIT_MAX_BYTES / element_bytes).max(1) * element_bytes
 }
 
 /// Length of a piece, a multiple of `unit_bytes`: pieces of all ranks, and their result, fit the

@@ -26,10 +26,6 @@ pub enum LostCause {
     /// It called [`HostGroup::fail`](super::HostGroup::fail).
     #[error("reported failure {0}")]
     Reported(u32),
-    /// Its memory cannot be used any more, though it could before: the error number of
-    /// `process_vm_readv` or `process_vm_writev`.
-    #[error("cannot be reached any more: error {0}")]
-    Unreachable(i32),
     /// It called another operation than a rank that waits for it, so the program has an error.
     #[error("called another operation than local rank {with}")]
     Disagrees {
@@ -40,6 +36,16 @@ pub enum LostCause {
         /// What the rank that waited called.
         with_called: Called,
     },
+}
+
+/// Why the kernel has moved no bytes from or to a peer's memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Unmoved {
+    /// The peer is no more.
+    Lost(Lost),
+    /// It refuses, though it granted the access once: the peer may have become undumpable, a filter may have
+    /// come, or the vector may lie in memory that no other process can have.
+    Refused,
 }
 
 /// Bits of a rank in the word of a disagreement.
@@ -58,7 +64,6 @@ impl Lost {
             LostCause::Died => (1, 0),
             LostCause::Left => (2, 0),
             LostCause::Reported(code) => (3, code),
-            LostCause::Unreachable(errno) => (4, errno as u32),
         };
         cause << 56 | u64::from(self.local_rank) << 32 | u64::from(code)
     }
@@ -69,7 +74,6 @@ impl Lost {
             0 => return None,
             1 => LostCause::Died,
             2 => LostCause::Left,
-            4 => LostCause::Unreachable(word as u32 as i32),
             5 => return Some(Self::disagreement_from_word(word)),
             // The word is this library's own; a code is the best reading of anything else.
             _ => LostCause::Reported(word as u32),
@@ -100,7 +104,6 @@ mod tests {
             LostCause::Died,
             LostCause::Left,
             LostCause::Reported(u32::MAX),
-            LostCause::Unreachable(14),
             LostCause::Disagrees {
                 with: 1022,
                 called: Called { kind: CallKind::Exscan, kernel: 511 },

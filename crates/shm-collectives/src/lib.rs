@@ -176,6 +176,7 @@ mod peer_memory;
 mod post;
 mod process;
 pub mod processor;
+mod progress;
 mod reduce_scatter;
 mod ring;
 mod rounds;

@@ -8,6 +8,9 @@
 //! process that is not dumpable, Yama's `ptrace_scope`, a seccomp filter, a kernel built without
 //! them, and a peer in another pid namespace, whose pid means someone else here.
 //!
+//! What was granted once may be refused later: a change of credentials makes a process undumpable, and memory of
+//! a device, or secret memory, is no other process's. Then all ranks stage (`direct`).
+//!
 //! # The probe
 //!
 //! Every process publishes where its probe words lie and which 128 random bits are in them. A peer
@@ -24,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
-use super::failure::{Lost, LostCause};
+use super::failure::{Lost, LostCause, Unmoved};
 use super::process::Identity;
 use super::sync::step;
 
@@ -61,6 +64,9 @@ pub enum UnreachableCause {
     OtherNamespace,
     /// The pid of the peer belongs to a process with other memory.
     OtherProcess,
+    /// The rank runs under valgrind, which does not see what other processes write to its memory, and would
+    /// call that uninitialised.
+    Valgrind,
     /// `process_vm_readv` said so.
     Read(Errno),
     /// `process_vm_writev` said so, though reading is allowed.
@@ -73,6 +79,7 @@ impl fmt::Display for UnreachableCause {
             Self::TurnedOff => f.write_str("turned off (TRIBUTARY_CROSS_MEMORY)"),
             Self::OtherNamespace => f.write_str("it is in another pid namespace"),
             Self::OtherProcess => f.write_str("its pid is that of another process here"),
+            Self::Valgrind => f.write_str("valgrind does not see what other processes write"),
             Self::Read(errno) => write!(f, "process_vm_readv: {errno}"),
             Self::Write(errno) => write!(f, "process_vm_writev: {errno}"),
         }
@@ -88,6 +95,7 @@ pub(super) fn outcome_word(outcome: Result<(), Unreachable>) -> u64 {
         UnreachableCause::OtherProcess => (4, 0),
         UnreachableCause::Read(errno) => (5, errno.raw_os_error()),
         UnreachableCause::Write(errno) => (6, errno.raw_os_error()),
+        UnreachableCause::Valgrind => (7, 0),
     };
     kind << 56 | u64::from(peer) << 32 | u64::from(errno as u32)
 }
@@ -103,6 +111,7 @@ pub(super) fn outcome_of_word(local_rank: u32, word: u64) -> Option<Result<(), U
         3 => UnreachableCause::OtherNamespace,
         5 => UnreachableCause::Read(errno()),
         6 => UnreachableCause::Write(errno()),
+        7 => UnreachableCause::Valgrind,
         // The word is this library's own; this is the best reading of anything else.
         _ => UnreachableCause::OtherProcess,
     };
@@ -196,10 +205,10 @@ impl PeerMemory {
         address: u64,
         target: *mut u8,
         len_bytes: usize,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), Unmoved> {
         // SAFETY: `target` is valid for `len_bytes`, by this function's contract.
         unsafe { read(self.pids[peer as usize], address, target, len_bytes) }
-            .map_err(|errno| lost(peer, errno))
+            .map_err(|errno| unmoved(peer, errno))
     }
 
     /// Copies `len_bytes` at `source` to `address` of `peer`.
@@ -213,20 +222,19 @@ impl PeerMemory {
         address: u64,
         source: *const u8,
         len_bytes: usize,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), Unmoved> {
         // SAFETY: `source` is valid for `len_bytes`, and the peer expects the write, by this
         // function's contract.
         unsafe { write(self.pids[peer as usize], address, source, len_bytes) }
-            .map_err(|errno| lost(peer, errno))
+            .map_err(|errno| unmoved(peer, errno))
     }
 }
 
-fn lost(local_rank: u32, errno: Errno) -> Lost {
-    let cause = match errno {
-        Errno::SRCH => LostCause::Died,
-        other => LostCause::Unreachable(other.raw_os_error()),
-    };
-    Lost { local_rank, cause }
+fn unmoved(local_rank: u32, errno: Errno) -> Unmoved {
+    match errno {
+        Errno::SRCH => Unmoved::Lost(Lost { local_rank, cause: LostCause::Died }),
+        _ => Unmoved::Refused,
+    }
 }
 
 /// # Safety
@@ -269,6 +277,8 @@ fn transfer(
     let mut done = 0;
     while done < len_bytes {
         step();
+        #[cfg(test)]
+        granting::take_one()?;
         match call(done, len_bytes - done) {
             0 => return Err(Errno::FAULT),
             moved if moved > 0 => done += moved as usize,
@@ -285,6 +295,28 @@ fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::FAULT)
 }
 
+/// Has the kernel, as it seems, refuse this thread's calls after so many.
+#[cfg(test)]
+pub(super) mod granting {
+    use std::cell::Cell;
+
+    use rustix::io::Errno;
+
+    thread_local! {
+        static CALLS_LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
+    }
+
+    pub(crate) fn only(calls: u64) {
+        CALLS_LEFT.set(calls);
+    }
+
+    pub(super) fn take_one() -> Result<(), Errno> {
+        let left = CALLS_LEFT.get();
+        CALLS_LEFT.set(left.saturating_sub(1));
+        if left == 0 { Err(Errno::PERM) } else { Ok(()) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -297,6 +329,7 @@ mod tests {
             UnreachableCause::TurnedOff,
             UnreachableCause::OtherNamespace,
             UnreachableCause::OtherProcess,
+            UnreachableCause::Valgrind,
             UnreachableCause::Read(Errno::PERM),
             UnreachableCause::Write(Errno::NOSYS),
         ] {

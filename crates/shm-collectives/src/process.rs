@@ -4,9 +4,10 @@
 //! not mistaken for the peer. Watches make system calls, so they are asked in long waits only
 //! (`liveness`).
 
+use std::ffi::CStr;
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags};
@@ -33,6 +34,40 @@ impl Identity {
             pid_namespace: namespace.map_or(0, |status| status.st_ino),
         }
     }
+}
+
+/// Whether valgrind runs the calling process: its tools have a library of theirs loaded before all others.
+pub(super) fn is_under_valgrind() -> bool {
+    static IS_LOADED: OnceLock<bool> = OnceLock::new();
+    *IS_LOADED.get_or_init(|| {
+        let mut found = false;
+        // SAFETY: `note_valgrind` is called before this returns, with a pointer to `found` as its data.
+        unsafe { libc::dl_iterate_phdr(Some(note_valgrind), (&raw mut found).cast()) };
+        found
+    })
+}
+
+/// # Safety
+/// `library` is valid, its name null or terminated, and `found` points to a `bool` that nobody else uses.
+unsafe extern "C" fn note_valgrind(
+    library: *mut libc::dl_phdr_info,
+    _size: libc::size_t,
+    found: *mut libc::c_void,
+) -> libc::c_int {
+    // SAFETY: `library` is valid, by this function's contract.
+    let name = unsafe { (*library).dlpi_name };
+    if name.is_null() {
+        return 0;
+    }
+    // SAFETY: the name is terminated, by this function's contract.
+    let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+    let file = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
+    let is_valgrinds = file.starts_with(b"vgpreload_");
+    if is_valgrinds {
+        // SAFETY: `found` points to a `bool` that nobody else uses, by this function's contract.
+        unsafe { *found.cast::<bool>() = true };
+    }
+    libc::c_int::from(is_valgrinds)
 }
 
 /// Tells whether one process has ended.

@@ -40,7 +40,7 @@ impl Engine {
                 let method = self.selection.default_method().unwrap_or(Method::Tree);
                 (self.between_hosts(method, reason, None), reason)
             }
-            LostCause::Died | LostCause::Left | LostCause::Unreachable(_) => {
+            LostCause::Died | LostCause::Left => {
                 let rank = self.placement.rank_of_local(lost.local_rank);
                 let label = self.label.clone();
                 (CollectiveError::RankLost { label, rank }, AbortReason::MemberLost)

@@ -51,6 +51,8 @@ mod liveness;
 mod operation;
 #[path = "../post.rs"]
 mod post;
+#[path = "../progress.rs"]
+mod progress;
 #[path = "../reduce_scatter.rs"]
 mod reduce_scatter;
 #[path = "../ring.rs"]

@@ -226,3 +226,16 @@ fn long_vectors_go_directly() {
 fn canary_openings_without_order_write_to_buffers_in_use() {
     check(Broken::Order(Purpose::Flag), 2, 2, direct);
 }
+
+/// The kernel refuses the second rank what the opening has found to be granted.
+fn refused_later(member: &mut Member) -> Result<(), Lost> {
+    member.group.rings.peer_memory.refused = member.rank() == 1;
+    member.perform(ALLREDUCE, DIRECT, Manner::Begun)?;
+    assert!(!member.group.is_direct());
+    Ok(())
+}
+
+#[test]
+fn what_is_refused_later_is_staged() {
+    check(Broken::Nothing, 2, 1, refused_later);
+}

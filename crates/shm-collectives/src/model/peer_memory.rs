@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use loom::cell::UnsafeCell;
 
-use super::failure::{Lost, LostCause};
+use super::failure::{Lost, LostCause, Unmoved};
 
 const SCRATCH_BYTES: usize = 1 << 20;
 
@@ -62,6 +62,8 @@ pub(super) struct PeerMemory {
     pub(super) failure: Option<Lost>,
     /// The peer whose memory is found to be gone, if one's is.
     pub(super) gone: Option<u32>,
+    /// Whether this rank has lost its access to all others' memory.
+    pub(super) refused: bool,
 }
 
 impl PeerMemory {
@@ -77,12 +79,16 @@ impl PeerMemory {
             scratch,
             failure: None,
             gone: None,
+            refused: false,
         }
     }
 
-    fn check_peer(&self, peer: u32) -> Result<(), Lost> {
+    fn check_peer(&self, peer: u32) -> Result<(), Unmoved> {
         let lost = Lost { local_rank: peer, cause: LostCause::Died };
-        if self.gone == Some(peer) { Err(lost) } else { Ok(()) }
+        if self.refused {
+            return Err(Unmoved::Refused);
+        }
+        if self.gone == Some(peer) { Err(Unmoved::Lost(lost)) } else { Ok(()) }
     }
 
     /// # Safety
@@ -93,7 +99,7 @@ impl PeerMemory {
         address: u64,
         target: *mut u8,
         len_bytes: usize,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), Unmoved> {
         self.check_peer(peer)?;
         self.buffers[peer as usize].source.with(|_| ());
         let source = std::ptr::with_exposed_provenance::<u8>(address as usize);
@@ -113,7 +119,7 @@ impl PeerMemory {
         address: u64,
         source: *const u8,
         len_bytes: usize,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), Unmoved> {
         self.check_peer(peer)?;
         self.buffers[peer as usize].target[self.local_rank as usize].with_mut(|_| ());
         let target = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);

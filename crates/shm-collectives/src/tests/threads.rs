@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::kernels::KERNELS;
 use super::script::{Manner, play};
+use crate::peer_memory::granting;
 use crate::{
     Action, AttachError, Attachment, Combine, HostGroup, Lost, LostCause, Mailbox, Operation,
     Policy, SettleError, Unreachable, UnreachableCause,
@@ -127,23 +128,40 @@ fn long_vectors_go_directly_or_not_at_all_ranks_alike() {
     }
 }
 
-/// Memory that is gone in the middle of an operation is a loss that all ranks learn of.
+/// What the kernel refuses one rank from some call on, which may be in the middle of its share, is staged by all, in
+/// that operation and all later ones.
 #[test]
-fn memory_that_is_not_there_is_a_loss() {
-    let _watchdog = Watchdog::new("memory_that_is_not_there_is_a_loss");
+fn access_that_is_refused_later_is_made_up_for() {
+    let _watchdog = Watchdog::new("access_that_is_refused_later_is_made_up_for");
     let settle = |attachment: Attachment, _| attachment.settle_as(Policy::Spin);
-    let outcomes = with_group_of(3, settle, |group| {
-        let mut buffer = vec![0_u8; 1 << 17];
-        let place = if group.local_rank() == 1 { 64 as *mut u8 } else { buffer.as_mut_ptr() };
-        let action = Action::Broadcast { from: 1 };
-        let operation = Operation { action, source: place, target: place, len_bytes: buffer.len() };
-        // SAFETY: rank 1 does not touch its own vector: the others ask the kernel for it, which
-        // refuses; that is the point.
-        unsafe { group.run(&operation) }
-    });
-    let cause = LostCause::Unreachable(libc::EFAULT);
-    let lost = Lost { local_rank: 1, cause };
-    assert!(outcomes.iter().all(|outcome| *outcome == Err(lost)), "{outcomes:?}");
+    for (ranks, granted) in [(2, [1, 9]), (2, [2, 3]), (3, [5, 0]), (3, [8, 7]), (5, [11, 12])] {
+        let outcomes = with_group_of(ranks, settle, |group| {
+            let was_direct = goes_directly(group);
+            let rank = group.local_rank() as usize;
+            granting::only(granted.get(rank).copied().unwrap_or(u64::MAX));
+            let manner = Manner {
+                seed: granted[0],
+                operations: 40,
+                len_bytes_max: usize::MAX,
+                delays: false,
+            };
+            play(group, manner).unwrap();
+            granting::only(if rank == 0 { 0 } else { u64::MAX });
+            (was_direct, goes_directly(group))
+        });
+        assert!(outcomes.iter().all(|outcome| *outcome == (true, false)), "{outcomes:?}");
+    }
+}
+
+/// Whether a long broadcast goes directly.
+fn goes_directly(group: &mut HostGroup) -> bool {
+    let mut buffer = vec![0_u8; 1 << 17];
+    let place = buffer.as_mut_ptr();
+    let action = Action::Broadcast { from: 1 };
+    let operation = Operation { action, source: place, target: place, len_bytes: buffer.len() };
+    // SAFETY: the buffer is valid for its length, and outlives the call.
+    unsafe { group.run(&operation) }.unwrap();
+    group.is_direct()
 }
 
 #[test]
