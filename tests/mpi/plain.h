@@ -10,7 +10,7 @@
 
 #define PLAIN_FUNCTIONS(X)                                                                         \
     X(Allreduce) X(Reduce) X(Bcast) X(Barrier) X(Scan) X(Iallreduce) X(Ireduce) X(Ibcast)          \
-    X(Ibarrier) X(Iexscan) X(Wait) X(Test) X(Comm_split_type)
+    X(Ibarrier) X(Iexscan) X(Wait) X(Test) X(Comm_split_type) X(Waitall) X(Waitany) X(Start)
 
 typedef struct {
 #define PLAIN_MEMBER(name) __typeof__(&PMPI_##name) name;

@@ -26,7 +26,7 @@ MPIS = ("openmpi", "mpich")
 DEBIAN = {"debian-openmpi": "openmpi", "debian-mpich": "mpich"}
 # Not `further`: it also passes calls on whose results are wrong there (docs/mpi.md).
 DEBIAN_PROGRAMS = ("collectives", "waits", "persistent", "bcast_types", "passing", "lifecycle", "threads", "bits",
-                   "operators", "started_operators", "sessions", "finalize")
+                   "operators", "started_operators", "sessions", "finalize", "bypass")
 # MPICH 4.0.2 by itself crashes in MPI_Reduce in place on long vectors otherwise.
 DEBIAN_SETTINGS = {"MPIR_CVAR_DEVICE_COLLECTIVES": "none", "SESSIONS": "whole"}
 # MPICH 4.0.2 by itself ends the program there: a communicator of its own making is null. Open MPI 4.1 has no
@@ -110,6 +110,7 @@ PROGRAMS = (
               settings=(("REFUSED", what), ("TRIBUTARY_WAIT", "spin"))) for what in ("read", "write", "both")),
     Program("checked", ((2, 1, ()), (2, 2, ())), runner=("valgrind", "--quiet", "--tool=memcheck"),
             settings=(("TRIBUTARY_WAIT", "spin"),)),
+    Program("bypass", ((1, 1, ()), (2, 1, ()), (4, 1, ()), (4, 2, ())), passes_none=True),
     Program("progress"),
     Program("bits", ((4, 1, ()), (4, 2, ()), (9, 3, ())), twice=True),
     # MPICH's ch4 device ends the process in MPIX_Comm_revoke, and so has no revoked communicators.

@@ -9,6 +9,7 @@
  */
 #include "pending.h"
 #include "persistent.h"
+#include "progress.h"
 #include "shim.h"
 
 /* One request: the underlying MPI's error, else ours. */
@@ -41,7 +42,9 @@ static int conclude_many(int error, int count, MPI_Status statuses[]) {
 #define UNTIL(test, done)                                                                          \
     for (bool is_first = true;; is_first = false) {                                                \
         pending_progress();                                                                        \
+        progress_barred++;                                                                         \
         error = (test);                                                                            \
+        progress_barred--;                                                                         \
         if (error != MPI_SUCCESS || (done)) {                                                      \
             break;                                                                                 \
         }                                                                                          \

@@ -7,6 +7,7 @@
 #include "pending.h"
 #include "persistent.h"
 #include "presence.h"
+#include "progress.h"
 #include "report.h"
 #include "sessions.h"
 #include "shim.h"
@@ -89,6 +90,7 @@ void shim_open(MPI_Comm everybody, shim_maker *make_communicators) {
     }
     staging_open();
     combining_open();
+    progress_open();
     report_wanted = report_is_wanted();
     open_core();
     atomic_store_explicit(&shim_is_on, true, memory_order_release);
@@ -164,6 +166,7 @@ INTERPOSE_ALWAYS(Init_thread, (int *argc, char ***argv, int required, int *provi
 
 void shim_close(void) {
     pending_drain();
+    progress_close();
     dispatch_turn_off();
     atomic_store_explicit(&shim_is_on, false, memory_order_release);
     if (report_wanted || trace_is_on) {

@@ -3,6 +3,7 @@
 #include "combining.h"
 #include "failure.h"
 #include "fault_tolerance.h"
+#include "progress.h"
 #include "shim.h"
 #include "timing.h"
 
@@ -18,6 +19,7 @@ typedef struct pending {
     int error; /* what MPI_Wait returns; not MPI_SUCCESS: the hold stays until release() */
     staging through;
     tributary_combiner combiner; /* held until the operation is over; none for a stand-in */
+    atomic_bool is_over;
     bool is_stand_in; /* `operation` and the memory of `through` are the caller's */
 } pending;
 
@@ -115,7 +117,7 @@ int pending_start(comm_record *record, tributary_operation *operation, const sta
             return error;
         }
     }
-    int error = underlying.Grequest_start(query, release, cancel, entry, &entry->request);
+    int error = progress_start_request(query, release, cancel, entry, &entry->request);
     if (error != MPI_SUCCESS) {
         staging_free(&entry->through);
         free(entry);
@@ -151,7 +153,7 @@ int pending_stand_in(comm_record *record, tributary_request *operation, const st
         underlying.Comm_call_errhandler(communicators_for_errors(record), MPI_ERR_NO_MEM);
         return MPI_ERR_NO_MEM;
     }
-    int error = underlying.Grequest_start(query, release, cancel, entry, &entry->request);
+    int error = progress_start_request(query, release, cancel, entry, &entry->request);
     if (error != MPI_SUCCESS) {
         free(entry);
         return error;
@@ -195,6 +197,8 @@ static void finish_if_done(pending *entry) {
     }
     combining_let_go(&entry->combiner);
     link_out(entry);
+    /* Release: pairs with the Acquire in pending_await(); the result is written. */
+    atomic_store_explicit(&entry->is_over, true, memory_order_release);
     bool has_failed = entry->error != MPI_SUCCESS;
     if (has_failed) {
         /* Stays counted until release(), so that the call that waits for it returns the error. */
@@ -233,6 +237,19 @@ void pending_rest(bool is_first) {
     }
     tributary_rest(first != NULL ? first->operation : NULL, is_first);
     pthread_mutex_unlock(&listing);
+}
+
+void pending_await(int count, void *extras[]) {
+    for (int at = 0; at < count; at++) {
+        pending *entry = extras[at];
+        for (bool is_first = true; !atomic_load_explicit(&entry->is_over, memory_order_acquire); is_first = false) {
+            pending_progress();
+            progress_barred++;
+            shim_drive_mpi();
+            progress_barred--;
+            pending_rest(is_first);
+        }
+    }
 }
 
 static bool any_under_way(void) {

@@ -3,7 +3,7 @@
  *
  * Each is a generalized request of the underlying MPI, which thus applies its own rules on requests and
  * statuses. When the operation is done, pending_progress() calls MPI_Grequest_complete; the Wait and
- * Test functions call pending_progress().
+ * Test functions call pending_progress(), and so does the MPI itself (progress.h).
  */
 #ifndef TRIBUTARY_PENDING_H
 #define TRIBUTARY_PENDING_H
@@ -68,6 +68,12 @@ void pending_rest(bool is_first);
  * it returns MPI_SUCCESS.
  */
 int pending_conclude(void);
+
+/*
+ * Waits for operations by the `extra` of their requests, and has MPI progress meanwhile. MPICH asks for that in a
+ * wait for several requests.
+ */
+void pending_await(int count, void *extras[]);
 
 /* Waits until no operation is outstanding. */
 void pending_drain(void);

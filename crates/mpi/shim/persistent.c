@@ -20,26 +20,60 @@ static bool is_active(const persistent *of) {
     return of->is_direct || of->stand_in != MPI_REQUEST_NULL;
 }
 
-/* Makes a persistent request that nobody starts. If anyone did start it, it would be complete at once. */
-static int make_handle(MPI_Request *handle) {
-#ifndef OPEN_MPI
-    /*
-     * In MPICH 4.0.2 a persistent collective never ends if it gets the memory of a message's request that
-     * was freed. The handles must not be what causes that.
-     */
-    if (UNDERLYING_HAS(Barrier_init)) {
-        return underlying.Barrier_init(shim_self, MPI_INFO_NULL, handle);
+/* The status of a collective's request is empty (MPI 4.1 section 3.7.3). */
+static void set_empty(MPI_Status *status) {
+    if (status != MPI_STATUS_IGNORE) {
+        underlying.Status_set_elements(status, MPI_BYTE, 0);
+        underlying.Status_set_cancelled(status, 0);
+        status->MPI_SOURCE = MPI_ANY_SOURCE;
+        status->MPI_TAG = MPI_ANY_TAG;
     }
-#endif
-    /* A message from nowhere. */
-    return underlying.Recv_init(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, shim_self, handle);
+}
+
+static void discard(persistent *of);
+static void forget(persistent *of);
+
+/* MPI asks for the status of the handle, in a wait or a test past this library. */
+static int query(void *extra, MPI_Status *status) {
+    persistent *of = extra;
+    if (of->is_direct) {
+        return persistent_conclude(of, TRIBUTARY_PENDING, status);
+    }
+    set_empty(status);
+    return MPI_SUCCESS;
+}
+
+/* MPI frees the handle: we do, or a part of the program past this library. What is under way is left alone. */
+static int release(void *extra) {
+    persistent *of = extra;
+    if (!of->is_discarded) {
+        comm_record *record = of->record;
+        forget(of);
+        of->handle = MPI_REQUEST_NULL;
+        if (!is_active(of)) {
+            discard(of);
+        }
+        communicators_let_go(record);
+    }
+    return MPI_SUCCESS;
+}
+
+/* A collective can't be cancelled. */
+static int cancel(void *extra, int complete) {
+    (void)extra, (void)complete;
+    return MPI_ERR_REQUEST;
+}
+
+static int make_handle(persistent *of) {
+    int error = underlying.Grequest_start(query, release, cancel, of, &of->handle);
+    return error == MPI_SUCCESS ? underlying.Grequest_complete(of->handle) : error;
 }
 
 /* Prepares the operation and makes the handle. On an error, what was made is left for discard(). */
 static int prepare(persistent *of, tributary_operation *operation) {
     int error = staging_keep(&of->through, operation);
     if (error == MPI_SUCCESS) {
-        error = make_handle(&of->handle);
+        error = make_handle(of);
     }
     if (error != MPI_SUCCESS) {
         return error;
@@ -57,6 +91,7 @@ static int prepare(persistent *of, tributary_operation *operation) {
 }
 
 static void discard(persistent *of) {
+    of->is_discarded = true;
     if (of->core != NULL) {
         tributary_prepared_free(of->core);
     }
@@ -160,16 +195,6 @@ INTERPOSE(Startall, (int count, MPI_Request requests[])) {
         }
     }
     return count >= 0 ? MPI_SUCCESS : underlying.Startall(count, requests);
-}
-
-/* The status of a collective's request is empty (MPI 4.1 section 3.7.3). */
-static void set_empty(MPI_Status *status) {
-    if (status != MPI_STATUS_IGNORE) {
-        underlying.Status_set_elements(status, MPI_BYTE, 0);
-        underlying.Status_set_cancelled(status, 0);
-        status->MPI_SOURCE = MPI_ANY_SOURCE;
-        status->MPI_TAG = MPI_ANY_TAG;
-    }
 }
 
 /* The state of a direct one. Ends one on a communicator that MPI knows to be revoked. */

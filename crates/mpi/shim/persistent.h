@@ -1,11 +1,16 @@
 /*
  * Persistent collectives that are offloaded.
  *
- * The handle that the program has is a persistent request of the underlying MPI which nobody starts: it is
- * the program's alone, converts to Fortran, and MPI frees it. A table leads from it to the prepared
+ * The handle that the program has is a generalized request of the underlying MPI: it is the program's alone,
+ * converts to Fortran, and MPI frees it. A table leads from it to the prepared
  * operation. MPI_Start, MPI_Wait and MPI_Test on it never call MPI. Functions of several requests show MPI
  * a stand-in for each of ours that is active, a generalized request, and MPI_REQUEST_NULL for each that is
  * inactive, because MPI treats that alike; so MPI applies its own rules to mixed arrays.
+ *
+ * For a part of the program that reaches the MPI past this library the handle is complete from the beginning. So a
+ * wait or a test there asks its query function for the status, which waits for the operation. Then MPI frees the
+ * request, as it does generalized ones, and a start of it is an error. So is a start of any such handle in MPI: it
+ * must not seem to do what we alone can do.
  */
 #ifndef TRIBUTARY_PERSISTENT_H
 #define TRIBUTARY_PERSISTENT_H
@@ -22,6 +27,7 @@ typedef struct persistent {
     bool is_plain;        /* a start and its end need nothing but the core */
     bool is_direct;       /* active, without a stand-in */
     tributary_combiner combiner; /* held */
+    bool is_discarded;    /* the handle is ours to free */
     MPI_Request stand_in; /* active with this stand-in, unless it is MPI_REQUEST_NULL */
     staging through;
 } persistent;

@@ -37,7 +37,14 @@ static void *find_object(void *library, const char *name) {
 }
 #endif
 
+static void *mpi_library;
+
+void *underlying_find(const char *name) {
+    return dlsym(mpi_library, name);
+}
+
 void underlying_open(void *library) {
+    mpi_library = library;
 #define UNDERLYING_FIND(name)                                                                      \
     underlying.name = (__typeof__(underlying.name))find_function(library, "PMPI_" #name);
     UNDERLYING_FUNCTIONS(UNDERLYING_FIND)

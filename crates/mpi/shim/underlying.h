@@ -33,7 +33,7 @@
     X(Ireduce_scatter) X(Ireduce_scatter_block) X(Iallgather) X(Iallgatherv) X(Iscan) X(Iexscan)   \
     X(Wait) X(Waitall) X(Waitany) X(Waitsome)                                                      \
     X(Test) X(Testall) X(Testany) X(Testsome) X(Request_get_status) X(Request_free)                \
-    X(Send) X(Irecv) X(Cancel) X(Recv_init) X(Start) X(Startall)                                                              \
+    X(Send) X(Irecv) X(Cancel) X(Start) X(Startall)                                                \
     X(Comm_dup) X(Comm_dup_with_info) X(Comm_split) X(Comm_split_type)                             \
     X(Comm_create) X(Comm_create_group)                                                            \
     X(Cart_create) X(Cart_sub) X(Graph_create)                                                     \
@@ -189,6 +189,9 @@ extern underlying_handle_table underlying_handles __attribute__((visibility("hid
 
 /* Looks up every symbol in `library`, a handle of dlopen(). */
 void underlying_open(void *library) __attribute__((visibility("hidden")));
+
+/* A symbol of the underlying MPI, or of a library that it needs; null if there is none. */
+void *underlying_find(const char *name) __attribute__((visibility("hidden")));
 
 /*
  * True if the underlying MPI is one that this shim knows, and has all that this library needs; else writes
