@@ -26,7 +26,8 @@ MPIS = ("openmpi", "mpich")
 DEBIAN = {"debian-openmpi": "openmpi", "debian-mpich": "mpich"}
 # Not `further`: it also passes calls on whose results are wrong there (docs/mpi.md).
 DEBIAN_PROGRAMS = ("collectives", "waits", "persistent", "bcast_types", "passing", "lifecycle", "threads", "bits",
-                   "operators", "started_operators", "sessions", "finalize", "bypass")
+                   "operators", "started_operators", "sessions", "finalize", "bypass",
+                   "devices")
 # MPICH 4.0.2 by itself crashes in MPI_Reduce in place on long vectors otherwise.
 DEBIAN_SETTINGS = {"MPIR_CVAR_DEVICE_COLLECTIVES": "none", "SESSIONS": "whole"}
 # MPICH 4.0.2 by itself ends the program there: a communicator of its own making is null. Open MPI 4.1 has no
@@ -110,6 +111,8 @@ PROGRAMS = (
               settings=(("REFUSED", what), ("TRIBUTARY_WAIT", "spin"))) for what in ("read", "write", "both")),
     Program("checked", ((2, 1, ()), (2, 2, ())), runner=("valgrind", "--quiet", "--tool=memcheck"),
             settings=(("TRIBUTARY_WAIT", "spin"),)),
+    Program("devices", ((2, 1, ()), (4, 1, ()), (4, 2, ()))),
+    Program("devices", ((4, 1, ()),), settings=(("DEVICES", "none"),), passes_none=True),
     Program("bypass", ((1, 1, ()), (2, 1, ()), (4, 1, ()), (4, 2, ())), passes_none=True),
     Program("progress"),
     Program("bits", ((4, 1, ()), (4, 2, ()), (9, 3, ())), twice=True),
@@ -189,6 +192,8 @@ def compile_programs(programs, mpicc, folder):
     objects = [folder / source.replace(".c", ".o") for source in SUPPORT]
     for source, target in zip(SUPPORT, objects):
         subprocess.run([mpicc, *FLAGS, "-c", HERE / source, "-o", target], check=True)
+    # A library that a program loads itself.
+    subprocess.run([mpicc, *FLAGS, "-shared", "-fPIC", HERE / "fake_driver.c", "-o", folder / "libcuda.so.1"], check=True)
     for program in programs:
         command = [mpicc, *FLAGS, HERE / f"{program.name}.c", *objects, "-o",
                    folder / program.name, "-lm", "-ldl"]
@@ -218,6 +223,10 @@ def check_counts(program, ranks, hosts, counts, output):
     told = re.search(r"^calls (\d+)$", output, re.MULTILINE)
     if told is not None and int(told[1]) != sum(counts[key] for key in COUNTS):
         raise Failure(f"the report has {sum(counts[key] for key in COUNTS)} calls instead of {told[1]}", output)
+    told = re.search(r"^passed (\d+)$", output, re.MULTILINE)
+    if told is not None and int(told[1]) != counts["passed_through"]:
+        raise Failure(f"{counts['passed_through']} calls went to the MPI instead of {told[1]}: "
+                      f"{', '.join(counts['reasons'])}", output)
     if program.passes_none and counts["passed_through"] != 0:
         raise Failure(f"passed through for {', '.join(counts['reasons'])}", output)
     if hosts > 1 and program.passes and not any(program.passes in why for why in counts["reasons"]):

@@ -87,7 +87,10 @@
 #define TRIBUTARY_PASS_LONG_ELEMENT 14         /* on elements that are too long */
 #define TRIBUTARY_PASS_MISSING 15              /* not all members have this library */
 #define TRIBUTARY_PASS_SELDOM 16               /* not used often enough to be set up */
-#define TRIBUTARY_PASS_REASONS 17
+/* Memory that a processor may not touch: */
+#define TRIBUTARY_PASS_DEVICE 17             /* some rank's buffer is memory of a device */
+#define TRIBUTARY_PASS_DEVICE_NONBLOCKING 18 /* it may be, in a nonblocking call */
+#define TRIBUTARY_PASS_REASONS 19
 
 /* What became of an operation. */
 #define TRIBUTARY_PENDING 0

@@ -1,8 +1,10 @@
 /* Makes records of communicators, sets communicators up, and frees both. */
 #include "communicators.h"
 #include "comm_table.h"
+#include "devices.h"
 #include "fault_tolerance.h"
 #include "presence.h"
+#include "progress.h"
 #include "shim.h"
 #include "timing.h"
 
@@ -55,7 +57,10 @@ static int allgather_bytes(void *context, const void *mine, void *all, size_t le
     }
     int count = (int)len_bytes;
     MPI_Comm comm = *(MPI_Comm *)context;
-    return underlying.Allgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, comm) != MPI_SUCCESS;
+    progress_barred++;
+    int error = underlying.Allgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, comm);
+    progress_barred--;
+    return error != MPI_SUCCESS;
 }
 
 tributary_bootstrap communicators_bootstrap(MPI_Comm *comm, int rank, int size) {
@@ -123,7 +128,9 @@ static comm_record *new_record(MPI_Comm comm, const char *label) {
 /* The progress hook. Another rank, or another thread, may have revoked the communicator meanwhile. */
 static int progress(void *context) {
     comm_record *record = context;
+    progress_barred++;
     shim_drive_mpi();
+    progress_barred--;
     return communicators_is_revoked(record);
 }
 
@@ -172,7 +179,8 @@ void communicators_join(comm_record *record) {
         record->longest_bytes[collective] =
             tributary_communicator_longest(record->core, collective);
     }
-    comm_state state = fault_tolerance_is_on() ? COMM_WATCHED : COMM_READY;
+    record->asks_devices = devices_are_possible(&members);
+    comm_state state = fault_tolerance_is_on() || record->asks_devices ? COMM_WATCHED : COMM_READY;
     /* Pairs with the acquire in decide(): the links are visible with the state. */
     atomic_store_explicit(&record->state, state, memory_order_release);
 }

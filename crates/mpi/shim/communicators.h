@@ -15,7 +15,7 @@
 typedef enum comm_state {
     COMM_LATE,    /* not set up yet; a blocking collective does it */
     COMM_READY,   /* offloads */
-    COMM_WATCHED, /* offloads unless MPI knows that it is revoked */
+    COMM_WATCHED, /* offloads unless MPI knows that it is revoked, or a buffer is memory of a device */
     COMM_PASSES,  /* never offloads, for the record's `pass_reason` */
 } comm_state;
 
@@ -31,6 +31,7 @@ typedef struct comm_record {
     _Atomic uint32_t uses_to_join; /* of a late one: blocking collectives until the one that sets it up */
     _Atomic uint32_t pass_reason; /* TRIBUTARY_PASS_*; written before `state` is COMM_PASSES */
     /* Written before `state` is COMM_READY or COMM_WATCHED. */
+    bool asks_devices; /* whether buffers are their memory */
     bool is_on_one_host;
     bool takes_fast_path; /* on one host, and nobody measures its operations */
     bool is_numbered;     /* `trace_number` is known: this rank has called here while it was traced */

@@ -26,10 +26,11 @@ static inline comm_record *find(MPI_Comm comm) {
 /*
  * decide() for a communicator that is not COMM_READY, for arguments that are not offloaded, and where only
  * MPI can combine the elements. `element_bytes` is then their size, and `elements` how many one rank
- * contributes.
+ * contributes. `source` and `target` are the program's buffers, or null.
  */
 comm_record *decide_slowly(comm_record *record, uint32_t collective, uint32_t reason,
-                           uint32_t element_bytes, uint64_t elements, offload_mode mode);
+                           uint32_t element_bytes, uint64_t elements, offload_mode mode,
+                           const void *source, const void *target);
 
 /* The record, if the operation is offloaded; `reason` is the verdict on its arguments. */
 static inline __attribute__((always_inline)) comm_record *
@@ -41,7 +42,8 @@ decide(comm_record *record, uint32_t collective, uint32_t reason, offload_mode m
     return __builtin_expect(is_plain, 1) ? record
                                          : decide_slowly(record, collective, reason,
                                                          operation->combiner.element_bytes,
-                                                         operation->elements, mode);
+                                                         operation->elements, mode,
+                                                         operation->source, operation->target);
 }
 
 /* Of an operation that has a kernel, or reduces nothing. */
