@@ -8,6 +8,7 @@
 mod arguments;
 mod bootstrap;
 mod buffer;
+mod callbacks;
 mod communicator;
 mod dlpack;
 mod element;
@@ -27,6 +28,8 @@ use pyo3::prelude::*;
 fn _tributary(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<communicator::Communicator>()?;
     module.add_class::<request::Request>()?;
+    module.add_function(wrap_pyfunction!(callbacks::call_beside, module)?)?;
+    module.add_function(wrap_pyfunction!(split::own_address, module)?)?;
     module.add_function(wrap_pyfunction!(process::report, module)?)?;
     module.add_function(wrap_pyfunction!(process::finish, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

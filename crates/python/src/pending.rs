@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use tributary_client::{CollectiveError, Operation};
 
 use crate::arguments::{Asked, Held};
+use crate::callbacks;
 
 /// What its requests and the lane share.
 pub(crate) struct Pending {
@@ -39,7 +40,7 @@ impl Pending {
             std::mem::take(&mut *callbacks)
         };
         if !callbacks.is_empty() {
-            Python::try_attach(|py| callbacks.iter().for_each(|callback| call(py, callback)));
+            callbacks::call_soon(callbacks);
         }
     }
 
@@ -57,12 +58,6 @@ impl Pending {
             return;
         }
         drop(callbacks);
-        call(py, &callback);
-    }
-}
-
-fn call(py: Python<'_>, callback: &Py<PyAny>) {
-    if let Err(error) = callback.call0(py) {
-        error.write_unraisable(py, Some(callback.bind(py)));
+        callbacks::call(py, &callback);
     }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use tributary_client::{Collective, CollectiveError, Operation, Settings};
-use tributary_inter_host::own_address;
 use tributary_rendezvous::Rendezvous;
 use tributary_wire::Operator;
 
@@ -77,13 +76,23 @@ fn listen(lane: &Lane) -> Result<(TcpListener, SocketAddr), String> {
     let address = if lane.communicator().is_on_one_host() {
         IpAddr::V4(Ipv4Addr::LOCALHOST)
     } else {
-        let settings = Settings::from_env().map_err(|error| error.to_string())?;
-        own_address(settings.host_address, settings.manager.as_deref())
-            .map_err(|error| error.to_string())?
+        address_of_this_host()?
     };
     let listener = TcpListener::bind((address, 0)).map_err(|error| error.to_string())?;
     let bound = listener.local_addr().map_err(|error| error.to_string())?;
     Ok((listener, bound))
+}
+
+/// The address at which ranks of other hosts reach this one, as text.
+#[pyfunction]
+pub(crate) fn own_address() -> PyResult<String> {
+    address_of_this_host().map(|address| address.to_string()).map_err(SetUpError::new_err)
+}
+
+fn address_of_this_host() -> Result<IpAddr, String> {
+    let settings = Settings::from_env().map_err(|error| error.to_string())?;
+    tributary_inter_host::own_address(settings.host_address, settings.manager.as_deref())
+        .map_err(|error| error.to_string())
 }
 
 fn exchange(lane: &Lane, mine: &Card, size: u32) -> Result<Vec<Card>, CollectiveError> {
