@@ -135,10 +135,11 @@ impl Communicator {
 
     /// Meets the other ranks through a store of torch.distributed. Collective.
     ///
-    /// `prefix` is this communicator's own in the store. `parent` is a communicator that has these ranks among
-    /// its own: the new one shares its place at the manager. Waits as long as the store does.
+    /// `prefix` is this communicator's own in the store; one that is closed leaves it free for the next. `parent`
+    /// is a communicator that has these ranks among its own: the new one shares its place at the manager. Either
+    /// all ranks pass it or none does. Waits as long as the store does.
     ///
-    /// Raises SetUpError, or ValueError if the prefix was used before.
+    /// Raises SetUpError.
     #[staticmethod]
     #[pyo3(signature = (store, rank, size, *, prefix="tributary", label="store", parent=None))]
     fn from_store<'py>(
