@@ -1,18 +1,26 @@
 """The backend `tributary` of torch.distributed, for tensors in the processor's memory.
 
     import torch.distributed as dist
-    import tributary.torch
 
     dist.init_process_group("tributary")
 
-Importing this module registers it. The book's page on PyTorch says what it carries, and how.
+torch 2.15 and newer find it by its name alone. Before, `import tributary.torch` registers it. The book's page on
+PyTorch says what it carries, and how.
 """
 
 import torch.distributed as dist
 
 from ._backend import TributaryBackend, create
+from ._work import pass_questions_on
 
-__all__ = ["TributaryBackend"]
+__all__ = ["TributaryBackend", "register"]
 
-if "TRIBUTARY" not in dist.Backend._plugins:
-    dist.Backend.register_backend("tributary", create, extended_api=True, devices=["cpu"])
+
+def register():
+    """Makes the backend known to torch.distributed, if it is not."""
+    if "TRIBUTARY" not in dist.Backend._plugins:
+        dist.Backend.register_backend("tributary", create, extended_api=True, devices=["cpu"])
+        pass_questions_on()
+
+
+register()

@@ -1,51 +1,64 @@
-"""The process group: torch.distributed's calls as collectives of a communicator."""
+"""The process group: how it is made, what torch asks it beside collectives, and how it ends."""
 
+import contextlib
 import datetime
 
+import torch
+import torch.distributed as dist
 from torch._C._distributed_c10d import Backend
 
 from .._exchanges import StoreExchange
-from .._tributary import AbortedError, Communicator
-from ._channels import Channels
-from ._tensors import InPlace, Joined, Reduction, as_bytes, check, memory, one
-from ._work import Timed, TributaryWork, Watch
+from .._tributary import Communicator
+from ._collectives import LibraryCollectives
+from ._monitored_barrier import await_all
+from ._pairwise import PairwiseCollectives
+from ._transfers import Transfers
+from ._work import Watch
 
-# Tags of ours, which no program's are: those are not negative.
-GATHER_TAG, SCATTER_TAG, ALL_TO_ALL_TAG = -1, -2, -3
+# Groups that are in use. torch may hold no more of them than what C++ knows, and finds their methods in Python only
+# as long as the objects are there.
+_in_use = set()
 
-# The first group's communicator, whose place at the manager later ones share.
+# The group of all ranks, if it is this backend's.
 _world = None
 
 
-def create(options, _backend_options=None):
+def create(options, backend_options=None):
     """Makes a process group, when torch.distributed asks for one. Collective over its ranks."""
     global _world
     label = f"torch {options.group_id}"
     rank, size = options.group_rank, options.group_size
-    parent = _world if options.global_ranks_in_group else None
-    exchange = StoreExchange(options.store, rank, size, "tributary")
-    made = Communicator.from_exchange(exchange, rank, size, label=label, parent=parent, computes_beside=True)
-    if parent is None:
-        _world = made
-    return TributaryBackend(made, options.store, options.timeout)
+    # Later groups share the place at the manager of the group of all ranks. All ranks see alike whether there is one.
+    is_world = not options.global_ranks_in_group
+    parent = _world._communicator if _world is not None and not is_world else None
+    made = meet(options.store, rank, size, "tributary", label, parent)
+    group = TributaryBackend(made, options.store, options.timeout)
+    if is_world:
+        _world = group
+    return group
 
 
-def nothing():
-    """What there is to do after most collectives."""
+def meet(store, rank, size, prefix, label, parent):
+    """A communicator of the ranks that meet in a store."""
+    exchange = StoreExchange(store, rank, size, prefix)
+    return Communicator.from_exchange(exchange, rank, size, label=label, parent=parent, computes_beside=True)
 
 
-class TributaryBackend(Backend):
+class TributaryBackend(LibraryCollectives, PairwiseCollectives, Backend):
     """A process group of the backend `tributary`. torch.distributed makes it; see its documentation for what
     each method is to do."""
 
     # What torch would ask itself in a circle, if a class in Python did not answer.
-    supports_coalescing = supports_splitting = supports_shrinking = supports_time_estimate = False
+    supports_coalescing = supports_time_estimate = supports_reconfigure = supports_window = False
+    supports_splitting = supports_shrinking = True
 
     def __init__(self, communicator, store, timeout):
         super().__init__(communicator.rank, communicator.size)
-        self._communicator, self._timeout = communicator, timeout
-        self._channels = Channels(communicator, store, timeout.total_seconds())
-        self._watch = Watch(communicator)
+        self._communicator, self._store, self._timeout_s = communicator, store, timeout.total_seconds()
+        self._sequence = 0
+        self._watch = Watch(self.abort)
+        self._transfers = Transfers(communicator, self.abort)
+        _in_use.add(self)
 
     def name(self):
         return "tributary"
@@ -55,236 +68,88 @@ class TributaryBackend(Backend):
 
     _get_backend_name = getBackendName
 
-    # Collectives of the library.
+    @property
+    def options(self):
+        """The timeout, in the form that torch gives options."""
+        return Backend.Options("tributary", self._timeout)
 
-    def allreduce(self, tensors, opts):
-        check(tensors)
-        return self._reduced("all_reduce", "allreduce", tensors, opts, ())
+    @property
+    def _timeout(self):
+        return datetime.timedelta(seconds=self._timeout_s)
 
-    def allreduce_coalesced(self, tensors, opts):
-        check(tensors)
-        return self._reduced("all_reduce_coalesced", "allreduce", tensors, opts, ())
+    def set_timeout(self, timeout):
+        """Sets the timeout of operations from now on."""
+        self._timeout_s = timeout.total_seconds()
 
-    def reduce(self, tensors, opts):
-        tensor, root = one(tensors), opts.rootRank
-        if root == self._communicator.rank:
-            return self._reduced("reduce", "reduce", tensors, opts, (root,))
-        # Other ranks' tensors stay as they are.
-        reduction = Reduction(opts.reduceOp, tensor.dtype, self._communicator.size)
-        dense = InPlace(tensor).dense
-        return self._launch("reduce", opts, [("reduce", (memory(dense), None, reduction.name, root))], tensors)
-
-    def _reduced(self, name, method, tensors, opts, root):
-        places = [InPlace(tensor) for tensor in tensors]
-        size = self._communicator.size
-        reductions = [Reduction(opts.reduceOp, tensor.dtype, size) for tensor in tensors]
-        calls = [(method, (memory(place.dense), None, reduction.name, *root))
-                 for place, reduction in zip(places, reductions)]
-
-        def finish():
-            for place, reduction in zip(places, reductions):
-                reduction.finish(place.dense)
-                place.store()
-
-        return self._launch(name, opts, calls, tensors, finish)
-
-    def broadcast(self, tensors, opts):
-        tensor = one(tensors)
-        place = InPlace(tensor)
-        return self._launch("broadcast", opts, [("broadcast", (as_bytes(place.dense), opts.rootRank))], tensors,
-                            place.store)
-
-    def barrier(self, opts):
-        return self._launch("barrier", opts, [("barrier", ())], [])
-
-    def all_gather_single(self, output, input, opts):
-        return self._gathered_single("all_gather_single", [output], [input], opts)
-
-    def all_gather_single_coalesced(self, outputs, inputs, opts):
-        return self._gathered_single("all_gather_single_coalesced", outputs, inputs, opts)
-
-    def _gathered_single(self, name, outputs, inputs, opts):
-        check([*outputs, *inputs])
-        places = [InPlace(output) for output in outputs]
-        calls = [("allgather", (as_bytes(input.contiguous()), as_bytes(place.dense)))
-                 for place, input in zip(places, inputs)]
-        return self._launch(name, opts, calls, outputs, lambda: [place.store() for place in places])
-
-    def allgather(self, output_lists, inputs, opts):
-        outputs, input = output_lists[0], one(inputs)
-        check(outputs)
-        if any(output.numel() != input.numel() for output in outputs):
-            return self._gathered_uneven(outputs, input, opts)
-        joined = Joined(outputs, loads=False)
-        call = ("allgather", (as_bytes(input.contiguous()), as_bytes(joined.dense)))
-        return self._launch("all_gather", opts, [call], output_lists, joined.store)
-
-    def _gathered_uneven(self, outputs, input, opts):
-        outputs[self._communicator.rank].copy_(input)
-        places = [InPlace(output) for output in outputs]
-        calls = [("broadcast", (as_bytes(place.dense), root)) for root, place in enumerate(places)]
-        return self._launch("all_gather", opts, calls, [outputs], lambda: [place.store() for place in places])
-
-    def allgather_coalesced(self, output_lists, inputs, opts):
-        # One list of outputs for each input.
-        joined = [Joined(outputs, loads=False) for outputs in output_lists]
-        calls = [("allgather", (as_bytes(input.contiguous()), as_bytes(each.dense)))
-                 for each, input in zip(joined, inputs)]
-        return self._launch("all_gather_coalesced", opts, calls, output_lists,
-                            lambda: [each.store() for each in joined])
-
-    def reduce_scatter_single(self, output, input, opts):
-        return self._scattered_single("reduce_scatter_single", [output], [input], opts)
-
-    def reduce_scatter_single_coalesced(self, outputs, inputs, opts):
-        return self._scattered_single("reduce_scatter_single_coalesced", outputs, inputs, opts)
-
-    def _scattered_single(self, name, outputs, inputs, opts):
-        check([*outputs, *inputs])
-        vectors = [(input.contiguous(), None) for input in inputs]
-        return self._scattered(name, outputs, vectors, opts)
-
-    def reduce_scatter(self, outputs, input_lists, opts):
-        output, inputs = one(outputs), input_lists[0]
-        check(inputs)
-        joined = Joined(inputs, loads=True)
-        is_even = all(count == output.numel() for count in joined.counts)
-        return self._scattered("reduce_scatter", [output], [(joined.dense, None if is_even else joined.counts)],
-                               opts)
-
-    def _scattered(self, name, outputs, vectors, opts):
-        places = [InPlace(output) for output in outputs]
-        size = self._communicator.size
-        reductions = [Reduction(opts.reduceOp, output.dtype, size) for output in outputs]
-        calls = [("reduce_scatter", (memory(vector), memory(place.dense), reduction.name, counts))
-                 for place, reduction, (vector, counts) in zip(places, reductions, vectors)]
-
-        def finish():
-            for place, reduction in zip(places, reductions):
-                reduction.finish(place.dense)
-                place.store()
-
-        return self._launch(name, opts, calls, outputs, finish)
-
-    # The names of these before torch 2.15, which other parts of it still use.
-    _allgather_base = all_gather_single
-    allgather_into_tensor_coalesced = all_gather_single_coalesced
-    _reduce_scatter_base = reduce_scatter_single
-    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
-
-    # From rank to rank.
-
-    def send(self, tensors, target, tag):
-        dense = InPlace(one(tensors)).dense
-        return TributaryWork([self._channels.send(as_bytes(dense), target, tag)], tensors, nothing)
-
-    def recv(self, tensors, source, tag):
-        place = InPlace(one(tensors))
-        return TributaryWork([self._channels.receive(as_bytes(place.dense), source, tag)], tensors, place.store)
-
-    def recv_anysource(self, tensors, tag):
-        raise NotImplementedError("the backend tributary receives from a rank that is named: pass its number")
-
-    recvAnysource = recv_anysource
-
-    def gather(self, output_lists, inputs, opts):
-        input = one(inputs)
-        own, root = self._communicator.rank, opts.rootRank
-        if own != root:
-            transfers = [self._channels.send(as_bytes(input.contiguous()), root, GATHER_TAG)]
-            return self._transferred(transfers, [])
-        return self._received(output_lists[0], {own: input}, [], GATHER_TAG)
-
-    def gather_single(self, output, input, opts):
-        is_root = self._communicator.rank == opts.rootRank
-        blocks = list(output.view(self._communicator.size, -1).unbind()) if is_root else []
-        flat = input.contiguous().reshape(-1)
-        return self.gather([blocks], [flat], opts)
-
-    gather_into_tensor = gather_single
-
-    def scatter(self, outputs, input_lists, opts):
-        output = one(outputs)
-        own, root = self._communicator.rank, opts.rootRank
-        if own == root:
-            inputs = input_lists[0]
-            check(inputs)
-            output.copy_(inputs[own])
-            others = ((rank, input) for rank, input in enumerate(inputs) if rank != own)
-            transfers = [self._channels.send(as_bytes(input.contiguous()), rank, SCATTER_TAG)
-                         for rank, input in others]
-            return self._transferred(transfers, outputs)
-        place = InPlace(output)
-        transfers = [self._channels.receive(as_bytes(place.dense), root, SCATTER_TAG)]
-        return self._transferred(transfers, outputs, place.store)
-
-    def alltoall(self, outputs, inputs, opts):
-        check([*outputs, *inputs])
-        own = self._communicator.rank
-        sends = [self._channels.send(as_bytes(input.contiguous()), rank, ALL_TO_ALL_TAG)
-                 for rank, input in enumerate(inputs) if rank != own and input.numel()]
-        return self._received(outputs, {own: inputs[own]}, sends, ALL_TO_ALL_TAG)
-
-    def all_to_all_single(self, output, input, output_splits, input_splits, opts):
-        size = self._communicator.size
-
-        def parts(tensor, splits):
-            return list(tensor.split(splits)) if splits else list(tensor.chunk(size))
-
-        if not output.is_contiguous():
-            raise ValueError("all_to_all_single needs a contiguous output")
-        return self.alltoall(parts(output, output_splits), parts(input.contiguous(), input_splits), opts)
-
-    alltoall_base = all_to_all_single
-
-    def _received(self, outputs, own, transfers, tag):
-        """Receives every rank's part but those that are here already."""
-        check(outputs)
-        places = {rank: InPlace(output) for rank, output in enumerate(outputs) if rank not in own}
-        for rank, input in own.items():
-            outputs[rank].copy_(input.reshape(outputs[rank].shape))
-        receives = [self._channels.receive(as_bytes(place.dense), rank, tag)
-                    for rank, place in places.items() if place.dense.numel()]
-        return self._transferred([*transfers, *receives], outputs,
-                                 lambda: [place.store() for place in places.values()])
-
-    def _transferred(self, transfers, result, finish=nothing):
-        return TributaryWork(transfers, result, finish)
-
-    # How operations run.
-
-    def _launch(self, name, opts, calls, result, finish=nothing):
-        """Runs `calls`, each a method of the communicator and its arguments, then `finish`: to the end if the
-        program waits anyway, else beside it."""
-        deadline = self._watch.begin(name, self._limit_s(opts))
-        if getattr(opts, "asyncOp", True):
-            requests = [getattr(self._communicator, f"i{method}")(*arguments) for method, arguments in calls]
-            if not requests:
-                deadline.end()
-                return TributaryWork([], result, finish)
-            deadline.is_over = requests[-1].done
-            return TributaryWork([Timed(requests, deadline)], result, finish)
-        try:
-            for method, arguments in calls:
-                getattr(self._communicator, method)(*arguments)
-        except AbortedError as error:
-            deadline.blame(error)
-        finally:
-            deadline.end()
-        return TributaryWork([], result, finish)
+    _set_default_timeout = set_timeout
 
     def _limit_s(self, opts):
-        timeout = getattr(opts, "timeout", self._timeout)
+        timeout = getattr(opts, "timeout", None)
         if not isinstance(timeout, datetime.timedelta) or timeout <= datetime.timedelta(0):
-            timeout = self._timeout
+            return self._timeout_s
         return timeout.total_seconds()
+
+    def _set_sequence_number_for_group(self):
+        """All ranks count from zero."""
+
+    def _get_sequence_number_for_group(self):
+        return self._sequence
+
+    @staticmethod
+    def _profiled(name, tensors):
+        """A range of torch's profiler, with the shapes of an operation's tensors."""
+        if not torch.autograd.profiler._is_profiler_enabled:
+            return NOT_PROFILED
+        flat = [part for tensor in tensors for part in (tensor if isinstance(tensor, list) else [tensor])]
+        return torch._C._profiler._RecordFunctionFast(f"tributary:{name}", flat, {})
+
+    def monitored_barrier(self, opts, wait_all_ranks=False):
+        """A barrier that tells which ranks did not come."""
+        # No time at all is a limit here, as over Gloo.
+        limit_s = 0 if opts.timeout == datetime.timedelta(0) else self._limit_s(opts)
+        await_all(self._communicator, self._transfers, limit_s, wait_all_ranks)
+
+    # Groups of some of the ranks.
+
+    def split(self, store, ranks, options):
+        """A group of those of this group's ranks, of which this rank is one."""
+        own = ranks.index(self._communicator.rank)
+        label = f"{self._communicator.label}/split"
+        made = meet(store, own, len(ranks), "tributary", label, self._communicator)
+        return TributaryBackend(made, store, options._timeout if options else self._timeout)
+
+    def shrink(self, ranks_to_exclude, shrink_flags=0, opts_override=None):
+        """A group of the ranks that are left. Those that are excluded, dead ones as a rule, take no part. It has a
+        place of its own at the manager: this group's goes with a rank that has died."""
+        global _world
+        ranks = [rank for rank in range(self._communicator.size) if rank not in ranks_to_exclude]
+        if shrink_flags & dist.distributed_c10d.SHRINK_ABORT:
+            self.abort()
+        word = "-".join(map(str, ranks_to_exclude))
+        label = f"{self._communicator.label} without {word}"
+        made = meet(self._store, ranks.index(self._communicator.rank), len(ranks), f"without {word}", label, None)
+        group = TributaryBackend(made, dist.PrefixStore(f"without {word}", self._store), self._timeout)
+        if _world is self:
+            _world = group
+        return group
 
     # The end.
 
     def abort(self):
-        self._channels.close()
-        self._communicator.abort()
+        """Gives the group up at all ranks."""
+        self._transfers.close(is_aborted=True)
+        with contextlib.suppress(Exception):
+            self._communicator.abort()
+        _in_use.discard(self)
 
     def shutdown(self):
-        self._channels.close()
+        """Leaves the group."""
+        global _world
+        self._transfers.close()
         self._communicator.close()
+        _in_use.discard(self)
+        if _world is self:
+            _world = None
+
+
+NOT_PROFILED = contextlib.nullcontext()

@@ -19,29 +19,19 @@ def as_bytes(tensor):
     return memory(tensor.detach().reshape(-1).view(torch.uint8))
 
 
-def check(tensors):
-    """Refuses what no collective can take."""
-    for tensor in tensors:
-        if tensor.device.type != "cpu":
-            raise TypeError(f"a tensor is on {tensor.device}; the backend tributary takes those of the processor")
-        if tensor.is_sparse:
-            raise TypeError("a tensor is sparse; the backend tributary takes dense ones")
-
-
-def one(tensors):
-    """The only tensor of a list."""
-    if len(tensors) != 1:
-        raise ValueError(f"a list of one tensor is needed; it has {len(tensors)}")
-    check(tensors)
-    return tensors[0]
+def dense(tensor):
+    """A tensor's elements in one piece of memory, apart from any graph: itself, or a copy."""
+    plain = tensor.detach()
+    if plain.is_conj() or plain.is_neg():
+        plain = plain.resolve_conj().resolve_neg()
+    return plain if plain.is_contiguous() else plain.contiguous()
 
 
 class InPlace:
     """A tensor that is read, written, or both: itself where it is contiguous, else a copy."""
 
     def __init__(self, tensor):
-        self._tensor = tensor
-        self.dense = tensor.detach() if tensor.is_contiguous() else tensor.detach().contiguous()
+        self._tensor, self.dense = tensor, dense(tensor)
 
     def store(self):
         """Puts a result where it belongs."""
@@ -60,7 +50,7 @@ class Joined:
         if not self._is_copy:
             self.dense = first.as_strided((sum(self.counts),), (1,))
         elif loads:
-            self.dense = torch.cat([tensor.reshape(-1) for tensor in self._tensors])
+            self.dense = torch.cat([dense(tensor).reshape(-1) for tensor in self._tensors])
         else:
             self.dense = torch.empty(sum(self.counts), dtype=first.dtype)
 
@@ -75,8 +65,8 @@ def lie_together(tensors):
     """Whether tensors of one type fill one piece of memory, in order."""
     storage, at = tensors[0].untyped_storage().data_ptr(), tensors[0].data_ptr()
     for tensor in tensors:
-        if (tensor.dtype != tensors[0].dtype or not tensor.is_contiguous() or tensor.data_ptr() != at
-                or tensor.untyped_storage().data_ptr() != storage):
+        if (not tensor.is_contiguous() or tensor.data_ptr() != at or tensor.is_conj() or tensor.is_neg()
+                or tensor.dtype != tensors[0].dtype or tensor.untyped_storage().data_ptr() != storage):
             return False
         at += tensor.numel() * tensor.element_size()
     return True

@@ -1,5 +1,6 @@
 """Work: what torch.distributed waits for, and the watch over operations that take too long."""
 
+import sys
 import threading
 import time
 
@@ -8,6 +9,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Work
 
 from .._tributary import AbortedError
+from ._transfers import Receive, TransferTimeout
 
 # How often deadlines are looked at: a timeout is noticed so much later at most.
 LOOK_INTERVAL_S = 0.1
@@ -17,10 +19,9 @@ IDLE_LOOKS_MAX = 100
 
 class TributaryWork(Work):
     """Operations that end together. Each has `wait(timeout)`, `done()`, `add_done_callback()` and `test()`, which
-    raises what failed once it is done; the last of them is over last.
+    raises what failed once it is done.
 
-    `finish` is called once all are over well, and before anybody learns that they are. torch lets a class in
-    Python answer `wait` and `get_future` alone: `is_completed` of what it hands out stays False.
+    `finish` is called once all are over well, and before anybody learns that they are.
     """
 
     def __init__(self, operations, result, finish):
@@ -43,20 +44,73 @@ class TributaryWork(Work):
             raise self._error
         return True
 
+    def is_completed(self):
+        """Whether all is over, well or not."""
+        if not all(operation.done() for operation in self._operations):
+            return False
+        self._settle()
+        return True
+
+    def is_success(self):
+        """Whether all is over, and well."""
+        return self.is_completed() and self._error is None
+
+    def exception(self):
+        """What failed, or None."""
+        return self._error
+
+    def result(self):
+        """The tensors."""
+        return list(self._result)
+
+    def synchronize(self):
+        """As `wait`: there is no other stream."""
+        self.wait()
+
+    def source_rank(self):
+        """From whom a tensor came that was received from any rank."""
+        transfers = [transfer for operation in self._operations for transfer in getattr(operation, "transfers", [])]
+        sources = [transfer.source for transfer in transfers if isinstance(transfer, Receive)]
+        if len(sources) != 1:
+            raise RuntimeError("source_rank() is for a tensor that is received from any rank")
+        return sources[0]
+
+    _source_rank = source_rank
+
     def get_future(self):
         """A future of the tensors."""
+        if getattr(_asked, "is_on", False):
+            _asked.work = self
+            return _OVER
         with self._lock:
-            if self._future is not None:
-                return self._future
-            over = torch.futures.Future()
-            # An error that a callback raises is one in C++ too; one that is set as a result is not.
-            self._future = over.then(lambda _: self._outcome())
-        if self._operations:
-            self._operations[-1].add_done_callback(lambda: (self._settle(), over.set_result(None)))
-        else:
-            self._settle()
-            over.set_result(None)
+            is_new = self._future is None
+            if is_new:
+                over = torch.futures.Future()
+                # An error that a callback raises is one in C++ too; one that is set as a result is not.
+                self._future = over.then(lambda _: self._outcome())
+        if is_new:
+            self._when_over(lambda: over.set_result(None))
+        if is_called_by_torch(sys._getframe(1)):
+            return _typed.after(self._future, self._result)
         return self._future
+
+    def _when_over(self, action):
+        """Calls `action` once every operation is over and settled."""
+        left = [len(self._operations)]
+
+        def count():
+            with self._lock:
+                left[0] -= 1
+                if left[0] > 0:
+                    return
+            self._settle()
+            action()
+
+        if not self._operations:
+            self._settle()
+            action()
+        for operation in self._operations:
+            operation.add_done_callback(count)
 
     def _outcome(self):
         if self._error is not None:
@@ -72,9 +126,68 @@ class TributaryWork(Work):
                     operation.wait(None)  # over, or about to be
                     operation.test()
                 self._finish()
+            except TransferTimeout as error:
+                self._error = dist.DistBackendError(str(error))
             except BaseException as error:
                 self._error = error
             self._is_settled = True
+
+
+# torch's own hooks in C++ take only a future whose type says that it is a list of tensors. A future of Python's has no
+# such type; one of TorchScript has. Its callbacks run on threads of which there are few, so it is for hooks in C++
+# alone: those wait for nothing.
+_typed = torch.jit.CompilationUnit("""
+def tensors_of_operation(over: Future[int], tensors: List[Tensor]) -> List[Tensor]:
+    torch.jit.wait(over)
+    return tensors
+
+def after(over: Future[int], tensors: List[Tensor]) -> Future[List[Tensor]]:
+    return torch.jit.fork(tensors_of_operation, over, tensors)
+""")
+
+
+def is_called_by_torch(caller):
+    """Whether torch's code in C++ asks for a future: no code of Python that mentions it is next on the stack."""
+    return caller is None or "get_future" not in caller.f_code.co_names
+
+
+# torch hands out a Work in C++ that holds ours, and passes `wait` and `get_future` on alone. What else a program may
+# ask is answered here: by the work behind it if it is ours, else as before.
+_asked = threading.local()
+_OVER = torch.futures.Future()
+_OVER.set_result(None)
+
+
+def work_behind(work):
+    """The TributaryWork that a Work of C++ holds; None if it is another backend's."""
+    if isinstance(work, TributaryWork):
+        return work
+    _asked.is_on, _asked.work = True, None
+    try:
+        work.get_future()
+    except Exception:
+        return None
+    finally:
+        _asked.is_on = False
+    return _asked.work
+
+
+def pass_on(name):
+    """Has torch's Work ask ours for `name`."""
+    of_torch = getattr(Work, name)
+
+    def ask(work, *arguments):
+        ours = work_behind(work)
+        return of_torch(work, *arguments) if ours is None else getattr(ours, name)(*arguments)
+
+    ask.__doc__, ask.__name__ = of_torch.__doc__, name
+    setattr(Work, name, ask)
+
+
+def pass_questions_on():
+    """Has torch's Work ask ours for what torch itself does not pass on."""
+    for name in ("is_completed", "is_success", "exception", "result", "synchronize", "source_rank", "_source_rank"):
+        pass_on(name)
 
 
 class Timed:
@@ -120,16 +233,16 @@ class Deadline:
         if not self.has_passed:
             raise error
         raise dist.DistBackendError(
-            f"{self.name} was not over after {self.timeout_s:g} s: some rank did not come to it, or is slow. The "
-            "group was aborted at all ranks"
+            f"{self.name} was not over after {self.timeout_s:g} s, when its timeout ended (timed out): some rank did "
+            "not come to it, or is slow. The group was aborted at all ranks"
         ) from error
 
 
 class Watch:
-    """Aborts a communicator when one of its operations is not over in time."""
+    """Aborts a group when one of its operations is not over in time."""
 
-    def __init__(self, communicator):
-        self._communicator = communicator
+    def __init__(self, abort):
+        self._abort = abort
         self._deadlines, self._lock, self._has_thread = [], threading.Lock(), False
 
     def begin(self, name, timeout_s):
@@ -158,4 +271,4 @@ class Watch:
                 for deadline in passed:
                     deadline.has_passed = True
                     deadline.end()
-                self._communicator.abort()
+                self._abort()

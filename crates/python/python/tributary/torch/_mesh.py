@@ -1,0 +1,249 @@
+"""One group's connections between pairs of ranks, each made when it is first needed, and the thread that serves them.
+
+Every rank listens from the start. So a connection to a rank that has ended is refused at once, and one that is open
+tells by its end that the rank has. The addresses, and a secret that a caller has to know, go around in the group.
+"""
+
+import collections
+import hmac
+import os
+import selectors
+import socket
+import struct
+import threading
+import time
+
+from .._tributary import own_address
+from ._links import ABORT, HELLO, LEAVE, Link, LinkLostError, watch
+
+# A rank's secret, port and address.
+CARD = struct.Struct("<16sH62s")
+SECRET = struct.Struct("<QQ")
+# Callers that have not said who they are: how many there may be, and for how long.
+STRANGERS_MAX, GREETING_S = 64, 5
+# How long a group that is left waits until its last frames are with the system.
+LEAVE_S = 1
+
+
+class Mesh:
+    """Connections by rank. `on_frame(rank, kind, tag, number, length)` is as for a `Link`, `on_lost(rank, reason)` is
+    called once for a rank that can no longer be reached, and `on_time()` says how long the thread may sleep. All three
+    run on the mesh's thread, which starts with the first `post`."""
+
+    def __init__(self, group, on_frame, on_lost, on_time):
+        self._own, self._on_frame, self._on_lost, self._on_time = group.rank, on_frame, on_lost, on_time
+        self._secret = os.urandom(16)
+        self._listener, host, self._problem = listen(group)
+        port = self._listener.getsockname()[1] if self._listener else 0
+        cards = bytearray(CARD.size * group.size)
+        group.allgather(CARD.pack(self._secret, port, host.encode()), cards)
+        self._cards = list(CARD.iter_unpack(cards))
+        # The first link of a rank carries what this side has to say; there is a second one if both called.
+        self._links, self._strangers, self.lost = {}, {}, {}
+        self._selector, self._process = selectors.DefaultSelector(), os.getpid()
+        self._posted, self._has_left = collections.deque(), False
+        self._thread, self._lock, self._wake = None, threading.Lock(), os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def post(self, action):
+        """Has the mesh's thread call `action`."""
+        if self._process != os.getpid():
+            raise RuntimeError(f"the group belongs to process {self._process}, which forked this one")
+        with self._lock:
+            if self._has_left:
+                raise RuntimeError("the group was closed")
+            self._posted.append(action)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name="tributary-transfers", daemon=True)
+                self._thread.start()
+        os.eventfd_write(self._wake, 1)
+
+    def leave(self, is_aborted):
+        """Tells the other ranks, and closes everything."""
+        with self._lock:
+            if self._has_left:
+                return
+            self._has_left = True
+            thread = self._thread
+        if self._process != os.getpid():
+            return
+        if thread is None:
+            self._close()
+            return
+        self._posted.append(lambda: self._say_goodbye(ABORT if is_aborted else LEAVE))
+        os.eventfd_write(self._wake, 1)
+        if thread is not threading.current_thread():
+            thread.join(2 * LEAVE_S)
+
+    # On the mesh's thread.
+
+    def put(self, rank, *frame, **payload):
+        """Sends a frame to a rank; none if it is lost."""
+        if self.reach(rank):
+            link = self._links[rank][0]
+            link.put(*frame, **payload)
+            self._write(link)
+
+    def reach(self, rank):
+        """Sees to it that there is a connection. False if the rank is lost."""
+        if rank in self.lost:
+            return False
+        if rank not in self._links:
+            secret, port, host = self._cards[rank]
+            if not port:
+                self._lose(rank, self._problem or "its host has no address for others (TRIBUTARY_HOST_ADDRESS)")
+                return False
+            try:
+                link = Link.connect((host.rstrip(b"\0").decode(), port), self._handle, rank)
+            except LinkLostError as error:
+                self._lose(rank, str(error))
+                return False
+            link.put(HELLO, self._own, *SECRET.unpack(secret))
+            self._links[rank] = [link]
+            self._selector.register(link.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, link)
+        return True
+
+    def drop(self, rank, reason):
+        """Gives a rank up."""
+        self._lose(rank, reason)
+
+    def _serve(self):
+        try:
+            self._run()
+        except BaseException as error:
+            # A fault of this module. Nobody may wait for a thread that is gone.
+            for rank in range(len(self._cards)):
+                self._lose(rank, f"this rank's transfers have failed: {error!r}")
+            raise
+        finally:
+            self._close()
+
+    def _run(self):
+        self._selector.register(self._wake, selectors.EVENT_READ)
+        if self._listener:
+            self._selector.register(self._listener, selectors.EVENT_READ)
+        until = None
+        while until is None or self._goes_on(until):
+            limit_s = self._on_time() if until is None else 0.01
+            for key, events in self._selector.select(limit_s):
+                if key.fileobj is self._listener:
+                    self._accept()
+                elif key.data is None:
+                    os.eventfd_read(self._wake)
+                else:
+                    self._attend(key.data, events)
+            while self._posted:
+                self._posted.popleft()()
+            self._turn_strangers_away()
+            if self._has_left and until is None and not self._posted:
+                until = time.monotonic() + LEAVE_S
+
+    def _goes_on(self, until):
+        links = [link for each in self._links.values() for link in each]
+        return any(link.wants_write for link in links) and time.monotonic() < until
+
+    def _accept(self):
+        while len(self._strangers) < STRANGERS_MAX:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            watch(connection)
+            link = Link(connection, self._handle)
+            self._strangers[link] = time.monotonic() + GREETING_S
+            self._selector.register(connection, selectors.EVENT_READ, link)
+
+    def _turn_strangers_away(self):
+        now = time.monotonic()
+        for link, until in list(self._strangers.items()):
+            if until < now:
+                self._turn_away(link)
+
+    def _turn_away(self, link):
+        del self._strangers[link]
+        self._selector.unregister(link.socket)
+        link.close()
+
+    def _attend(self, link, events):
+        try:
+            if events & selectors.EVENT_WRITE:
+                self._write(link)
+            if events & selectors.EVENT_READ and link.socket.fileno() >= 0:
+                link.read()
+        except LinkLostError as error:
+            if link in self._strangers:
+                self._turn_away(link)
+            else:
+                self._lose(link.rank, str(error))
+
+    def _write(self, link):
+        try:
+            if link.is_connected or self._is_decided(link):
+                link.write()
+        except LinkLostError as error:
+            self._lose(link.rank, str(error))
+            return
+        if link.socket.fileno() >= 0:
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.wants_write else 0)
+            if self._selector.get_key(link.socket).events != events:
+                self._selector.modify(link.socket, events, link)
+
+    @staticmethod
+    def _is_decided(link):
+        probe = selectors.PollSelector()
+        probe.register(link.socket, selectors.EVENT_WRITE)
+        return bool(probe.select(0))
+
+    def _handle(self, link, kind, tag, number, length):
+        if link.rank is None:
+            self._admit(link, kind, tag, SECRET.pack(number, length))
+            return None
+        if kind in (LEAVE, ABORT):
+            word = "has given the group up" if kind == ABORT else "has left the group"
+            raise LinkLostError(f"it {word} (connection closed)")
+        return self._on_frame(link.rank, kind, tag, number, length)
+
+    def _admit(self, link, kind, rank, secret):
+        is_member = kind == HELLO and 0 <= rank < len(self._cards) and rank != self._own and rank not in self.lost
+        if not is_member or not hmac.compare_digest(secret, self._secret):
+            raise LinkLostError("a stranger called")
+        del self._strangers[link]
+        link.rank = rank
+        self._links.setdefault(rank, []).append(link)
+
+    def _lose(self, rank, reason):
+        if rank in self.lost:
+            return
+        self.lost[rank] = reason
+        for link in self._links.pop(rank, []):
+            self._selector.unregister(link.socket)
+            link.close()
+        self._on_lost(rank, reason)
+
+    def _say_goodbye(self, kind):
+        for links in list(self._links.values()):
+            for link in links:
+                link.put(kind)
+                self._write(link)
+
+    def _close(self):
+        for links in self._links.values():
+            for link in links:
+                link.close()
+        for link in self._strangers:
+            link.close()
+        if self._listener:
+            self._listener.close()
+        self._selector.close()
+        os.close(self._wake)
+
+
+def listen(group):
+    """A listening socket at a port that the system chooses, its address, and what went wrong if there is none."""
+    try:
+        host = "127.0.0.1" if group.is_on_one_host else own_address()
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host, 0), family=family, backlog=max(128, group.size))
+        listener.setblocking(False)
+        return listener, host, None
+    except Exception as error:
+        return None, "", str(error)
