@@ -82,7 +82,7 @@ fn remedy_of(
         ROOMY.iter().any(|part| word.contains(part))
     };
     if let Some(ranks) = ranks(&words).filter(|ranks| *ranks > machine.cores)
-        && !words.iter().any(|word| is_roomy(&word))
+        && !words.iter().any(is_roomy)
         && !has_slots_elsewhere(&variable)
     {
         let option = if major < 5 { "--oversubscribe" } else { "--map-by :OVERSUBSCRIBE" };
