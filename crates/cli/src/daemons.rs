@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use tributary_client::report::output;
 use tributary_daemon::certificate_pem;
 use tributary_daemon::limits;
 use tributary_daemon::manager::{Manager, ManagerOptions, load_tenants};
@@ -22,6 +23,9 @@ use tributary_wire::control::KernelState;
 use crate::flags::{KernelFlag, ManagerFlags, NodeFlags, TokenAction, TokenFlags};
 use crate::signals::{self, Signals};
 use crate::usage::UsageError;
+
+/// Longest description of a fabric: what ibnetdiscover says of tens of thousands of hosts.
+const FABRIC_BYTES_MAX: u64 = 256 << 20;
 
 const READERS_OPTION: &str = "--reader-token-file";
 
@@ -169,8 +173,9 @@ fn load_tokens(operator: &Path, readers: Option<&Path>) -> Result<Tokens, UsageE
 }
 
 fn read_fabric(file: &Path) -> Result<Fabric, UsageError> {
-    let text =
-        std::fs::read_to_string(file).map_err(|error| file_error("--topology", file, &error))?;
+    let bytes = output::read(file, FABRIC_BYTES_MAX)
+        .map_err(|error| file_error("--topology", file, &error))?;
+    let text = String::from_utf8(bytes).map_err(|error| file_error("--topology", file, &error))?;
     readers::read(Format::detect(&text), &text)
         .map_err(|error| file_error("--topology", file, &error))
 }

@@ -73,6 +73,27 @@ fn a_long_path_of_temporary_files_is_no_obstacle() {
     assert_eq!(ended.status.code(), Some(5), "{}", ended.stderr);
 }
 
+/// The folders of a run are its user's alone, and usable by it.
+#[test]
+fn folders_have_their_mode_whatever_the_mask_is() {
+    let libraries = libraries();
+    for mask in ["000", "022", "177", "777"] {
+        let script = "stat -c %a \"${TRIBUTARY_REPORT%/*}\" \"${TRIBUTARY_TOKEN_FILE%/*}\"";
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("umask {mask}; exec \"$0\" \"$@\"")]);
+        let words = shell(&libraries, "", script);
+        command.arg(words.get_program()).args(words.get_args());
+        for (name, value) in words.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let ended = run(&mut command);
+        assert_eq!(ended.stdout, "700\n700\n", "mask {mask}: {}", ended.stderr);
+    }
+}
+
 #[test]
 fn ranks_of_a_launcher_are_told_that_run_comes_first() {
     let libraries = libraries();

@@ -306,11 +306,14 @@ fn private_folder(preferred: &Path, leaves: u16) -> io::Result<TempDir> {
     let bases = [preferred].into_iter().chain(SHORT_FOLDERS.map(Path::new));
     let mut outcome = Err(io::Error::other("no folder with a path short enough for sockets"));
     for base in bases.filter(fits) {
+        let mode = Permissions::from_mode(0o700);
         outcome = tempfile::Builder::new()
             .prefix(FOLDER_PREFIX)
             .rand_bytes(FOLDER_RANDOM_CHARS)
-            .permissions(Permissions::from_mode(0o700))
-            .tempdir_in(base);
+            .permissions(mode.clone())
+            .tempdir_in(base)
+            // Whatever the process's mask says.
+            .and_then(|folder| std::fs::set_permissions(folder.path(), mode).map(|()| folder));
         if outcome.is_ok() {
             break;
         }

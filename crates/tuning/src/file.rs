@@ -1,5 +1,7 @@
 //! The tuning file.
 
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -81,13 +83,27 @@ pub enum TuningError {
     },
 }
 
+/// Longest tuning file.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// What a file holds, of which there may be no end.
+fn read_bounded(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        let message = format!("it has more than {FILE_BYTES_MAX} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(text)
+}
+
 impl Tuning {
     /// Reads a file.
     ///
     /// # Errors
     /// If it can't be read, if it is not a tuning file, or if a cost or time is negative or not finite.
     pub fn read(path: &Path) -> Result<Self, TuningError> {
-        let text = std::fs::read_to_string(path).map_err(|error| TuningError::File {
+        let text = read_bounded(path).map_err(|error| TuningError::File {
             path: path.to_owned(),
             problem: error.to_string(),
         })?;

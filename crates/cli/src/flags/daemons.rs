@@ -15,7 +15,7 @@ Examples:
   tributary manager --listen 10.0.0.1:7470 --token-file token \\
       --tenants tenants.toml --topology fabric.toml
 
-SIGTERM or SIGINT stops it cleanly; SIGHUP is ignored. https://ADDR/metrics serves Prometheus
+SIGTERM or SIGINT stops it cleanly; SIGHUP is ignored. https://ADDR/metrics serves Prometheus \
 metrics; /healthz and /readyz answer without a token.";
 
 const NODE_EXAMPLES: &str = "\

@@ -1,13 +1,14 @@
 //! What `LD_PRELOAD` is to hold, so that programs get the library.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::Permissions;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
+
+use super::report::private_folder;
 
 /// Folders for the link, besides the one for temporary files.
 const FOLDERS: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/run"];
@@ -82,11 +83,7 @@ fn link_to(library: &Path) -> io::Result<(PathBuf, TempDir)> {
     let folders = [own.as_path()].into_iter().chain(FOLDERS.map(Path::new));
     let mut failed = io::Error::other("no folder for a link to it");
     for base in folders.filter(|base| !is_separable(base)) {
-        let made = tempfile::Builder::new()
-            .prefix("tributary-run-")
-            .permissions(Permissions::from_mode(0o700))
-            .tempdir_in(base);
-        match made {
+        match private_folder(base) {
             Ok(folder) => {
                 let path = folder.path().join(library.file_name().unwrap_or_default());
                 symlink(library, &path)?;

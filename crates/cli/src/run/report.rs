@@ -1,6 +1,6 @@
 //! The end-of-run report: where the preload library writes it, and its text.
 
-use std::fs::Permissions;
+use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,17 @@ use super::arguments::Arguments;
 use super::launchers::{self, Machine};
 use crate::report;
 use crate::texts;
+
+/// A new folder for this user alone, whatever the process's mask says.
+pub(super) fn private_folder(base: &Path) -> io::Result<TempDir> {
+    let mode = Permissions::from_mode(0o700);
+    let folder = tempfile::Builder::new()
+        .prefix("tributary-run-")
+        .permissions(mode.clone())
+        .tempdir_in(base)?;
+    fs::set_permissions(folder.path(), mode)?;
+    Ok(folder)
+}
 
 /// Where the report of this run goes.
 pub(super) struct Destination {
@@ -32,10 +43,7 @@ impl Destination {
         if let Some(path) = path.filter(|path| Place::of(path) == Place::File) {
             return Ok(Self { path: path.to_owned(), _folder: None, copy: None });
         }
-        let folder = tempfile::Builder::new()
-            .prefix("tributary-run-")
-            .permissions(Permissions::from_mode(0o700))
-            .tempdir()
+        let folder = private_folder(&std::env::temp_dir())
             .context("the temporary folder for the report can't be made")?;
         let (inside, copy) = (folder.path().join("report.json"), path.map(Path::to_owned));
         Ok(Self { path: inside, _folder: Some(folder), copy })
@@ -110,8 +118,6 @@ fn absence(arguments: &Arguments, status: ExitStatus) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]

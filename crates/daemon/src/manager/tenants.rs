@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -10,6 +10,9 @@ use tributary_protocol::manager::TenantLimits;
 use tributary_transport::token::{Token, TokenError};
 
 use crate::tokens::{Tokens, is_same};
+
+/// Longest file of tenants: thousands of them.
+const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// Longest name of a tenant, in bytes.
 const NAME_BYTES_MAX: usize = 63;
@@ -96,8 +99,7 @@ struct Entry {
 /// If the file or a token's file can't be used, or two have the same token.
 pub fn load_tenants(path: &Path, tokens: &Tokens) -> Result<Vec<Tenant>, TenantsError> {
     let owned = || path.to_owned();
-    let text = fs::read_to_string(path)
-        .map_err(|source| TenantsError::Unreadable { path: owned(), source })?;
+    let text = read(path).map_err(|source| TenantsError::Unreadable { path: owned(), source })?;
     let entries: BTreeMap<String, Entry> = toml::from_str(&text)
         .map_err(|source| TenantsError::Malformed { path: owned(), source: Box::new(source) })?;
     let mut tenants = Vec::<Tenant>::new();
@@ -118,6 +120,17 @@ pub fn load_tenants(path: &Path, tokens: &Tokens) -> Result<Vec<Tenant>, Tenants
         });
     }
     Ok(tenants)
+}
+
+/// What a file holds, of which there may be no end.
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        let message = format!("it has more than {FILE_BYTES_MAX} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(text)
 }
 
 /// The file of a tenant's token, which counts from the file of tenants. systemd hands the files of a folder to a service
@@ -203,11 +216,13 @@ mod tests {
             ("[a]\ntoken_file = \"c\"", "tenant `a`: token file FOLDER/c: No such file"),
             ("[x]\ntoken_file = \"a\"\n[y]\ntoken_file = \"a\"", "tenant `x` and tenant `y` have"),
             ("[x]\ntoken_file = \"operator\"", "the operator and tenant `x` have the same token"),
+            (&"#".repeat(5 << 20), "it has more than 4194304 bytes"),
             ("nonsense", "tenants file FOLDER/tenants.toml: TOML parse error at line 1"),
         ];
         for (text, part) in cases {
             let error = load(text).unwrap_err();
-            assert!(error.contains(part), "{text:?} gave {error:?}");
+            let begin = &text[..text.len().min(80)];
+            assert!(error.contains(part), "{begin:?} gave {error:?}");
         }
     }
 }
