@@ -33,7 +33,7 @@ pub fn printable_within(text: &str, bytes_max: usize) -> Cow<'_, str> {
     // Written out, a text only grows: what is cut here would be cut anyway, and need not be looked at.
     let begin = &text[..text.floor_char_boundary(bytes_max.saturating_add(1))];
     let shown = printable(begin);
-    if shown.len() <= bytes_max {
+    if begin.len() == text.len() && shown.len() <= bytes_max {
         return shown;
     }
     let keep = shown.floor_char_boundary(bytes_max.saturating_sub(CUT.len()));
