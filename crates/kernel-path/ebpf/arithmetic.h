@@ -210,10 +210,11 @@ INLINE u64 float_element(u32 operator_code, u32 bits, u64 left, u64 right)
 	switch (operator_code) {
 	case OPERATOR_SUM:
 		return bits == 32 ? binary32_sum(left, right) : binary64_sum(left, right);
+	/* A NaN anywhere makes the result a NaN. */
 	case OPERATOR_MIN:
-		return float_is_less(format, right, left) ? right : left;
+		return is_nan(format, right) || float_is_less(format, right, left) ? right : left;
 	default:
-		return float_is_less(format, left, right) ? right : left;
+		return is_nan(format, right) || float_is_less(format, left, right) ? right : left;
 	}
 }
 

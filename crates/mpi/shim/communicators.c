@@ -8,6 +8,7 @@
 #include "shim.h"
 #include "timing.h"
 
+#include <fenv.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -162,6 +163,33 @@ void communicators_join_in_time(comm_record *record) {
     }
 }
 
+uint8_t communicators_agree(const tributary_bootstrap *members, uint8_t here) {
+    uint8_t *all = malloc(members->size);
+    uint8_t any = 0;
+    if (all == NULL || members->allgather(members->context, &here, all, 1) != 0) {
+        any = UINT8_MAX;
+    }
+    for (uint32_t rank = 0; any != UINT8_MAX && rank < members->size; rank++) {
+        any |= all[rank];
+    }
+    free(all);
+    return any;
+}
+
+/*
+ * Learns what holds at any member while the communicator is set up. Aggregation nodes round to nearest, whatever
+ * the program has set; inside a host its own mode holds. Whether operations must look at it.
+ */
+static bool watch_members(comm_record *record, const tributary_bootstrap *members) {
+    enum { HAS_DEVICE_DRIVER = 1, ROUNDS_OTHERWISE = 2 };
+    uint8_t here = (devices_find() ? HAS_DEVICE_DRIVER : 0) |
+                   (fegetround() != FE_TONEAREST ? ROUNDS_OTHERWISE : 0);
+    uint8_t any = communicators_agree(members, here);
+    record->asks_devices = (any & HAS_DEVICE_DRIVER) != 0;
+    record->keeps_from_rounding = (any & ROUNDS_OTHERWISE) != 0 && !record->is_on_one_host;
+    return record->asks_devices || record->keeps_from_rounding;
+}
+
 void communicators_join(comm_record *record) {
     if (!all_have_library(record)) {
         return;
@@ -179,8 +207,8 @@ void communicators_join(comm_record *record) {
         record->longest_bytes[collective] =
             tributary_communicator_longest(record->core, collective);
     }
-    record->asks_devices = devices_are_possible(&members);
-    comm_state state = fault_tolerance_is_on() || record->asks_devices ? COMM_WATCHED : COMM_READY;
+    bool is_watched = watch_members(record, &members) || fault_tolerance_is_on();
+    comm_state state = is_watched ? COMM_WATCHED : COMM_READY;
     /* Pairs with the acquire in decide(): the links are visible with the state. */
     atomic_store_explicit(&record->state, state, memory_order_release);
 }

@@ -15,7 +15,7 @@
 typedef enum comm_state {
     COMM_LATE,    /* not set up yet; a blocking collective does it */
     COMM_READY,   /* offloads */
-    COMM_WATCHED, /* offloads unless MPI knows that it is revoked, or a buffer is memory of a device */
+    COMM_WATCHED, /* offloads unless MPI knows that it is revoked, or what is in the record below says no */
     COMM_PASSES,  /* never offloads, for the record's `pass_reason` */
 } comm_state;
 
@@ -31,7 +31,8 @@ typedef struct comm_record {
     _Atomic uint32_t uses_to_join; /* of a late one: blocking collectives until the one that sets it up */
     _Atomic uint32_t pass_reason; /* TRIBUTARY_PASS_*; written before `state` is COMM_PASSES */
     /* Written before `state` is COMM_READY or COMM_WATCHED. */
-    bool asks_devices; /* whether buffers are their memory */
+    bool asks_devices;        /* whether buffers are their memory */
+    bool keeps_from_rounding; /* reductions: they would be rounded in another way than the program wants */
     bool is_on_one_host;
     bool takes_fast_path; /* on one host, and nobody measures its operations */
     bool is_numbered;     /* `trace_number` is known: this rank has called here while it was traced */
@@ -75,6 +76,12 @@ void communicators_let_go(comm_record *record);
 
 /* Gives up every communicator. No other thread may be in MPI. */
 void communicators_close(void);
+
+/*
+ * What holds at any member, as bits. Collective over them, and the same at all. Without an answer everything holds:
+ * MPI has failed, or there is no memory for the answers.
+ */
+uint8_t communicators_agree(const tributary_bootstrap *members, uint8_t here);
 
 /* The bootstrap that gathers over `*comm`. */
 tributary_bootstrap communicators_bootstrap(MPI_Comm *comm, int rank, int size);

@@ -7,7 +7,6 @@
 #include <link.h>
 #include <pthread.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -97,31 +96,18 @@ static bool is_device_memory(const device_drivers *known, const void *address) {
     return !is_readable(address);
 }
 
-/*
- * Whether it holds at any member. Without an answer it does: then MPI has failed, or there is no memory for the
- * answers, and the operation is MPI's.
- */
-static bool holds_anywhere(const tributary_bootstrap *members, bool here) {
-    char mine = here ? 1 : 0;
-    char *all = calloc(1, members->size);
-    bool any = all == NULL || members->allgather(members->context, &mine, all, 1) != 0 ||
-               memchr(all, 1, members->size) != NULL;
-    free(all);
-    return any;
-}
-
-bool devices_are_possible(const tributary_bootstrap *members) {
+bool devices_find(void) {
     device_drivers found = {.cuda = NULL};
     dl_iterate_phdr(visit, &found);
     pthread_mutex_lock(&finding);
     drivers = found;
     pthread_mutex_unlock(&finding);
-    return holds_anywhere(members, found.any);
+    return found.any;
 }
 
-bool devices_are_used(const tributary_bootstrap *members, const void *first, const void *second) {
+bool devices_have(const void *first, const void *second) {
     pthread_mutex_lock(&finding);
     device_drivers known = drivers;
     pthread_mutex_unlock(&finding);
-    return holds_anywhere(members, is_device_memory(&known, first) || is_device_memory(&known, second));
+    return is_device_memory(&known, first) || is_device_memory(&known, second);
 }

@@ -49,6 +49,11 @@ static uint32_t judge_combining_on(const comm_record *record, uint32_t collectiv
                                     : TRIBUTARY_PASS_COMBINER_HOSTS;
 }
 
+static bool reduces(uint32_t collective) {
+    return collective != TRIBUTARY_BARRIER && collective != TRIBUTARY_BROADCAST &&
+           collective != TRIBUTARY_ALLGATHER;
+}
+
 /* OFFLOAD_IT, or that the memory may be a device's. A nonblocking call can't ask the others. */
 static uint32_t judge_memory(comm_record *record, offload_mode mode, const void *source,
                              const void *target) {
@@ -56,19 +61,27 @@ static uint32_t judge_memory(comm_record *record, offload_mode mode, const void 
         return TRIBUTARY_PASS_DEVICE_NONBLOCKING;
     }
     tributary_bootstrap members = communicators_bootstrap(&record->comm, record->rank, record->size);
-    return devices_are_used(&members, source, target) ? TRIBUTARY_PASS_DEVICE : OFFLOAD_IT;
+    bool any = communicators_agree(&members, devices_have(source, target)) != 0;
+    return any ? TRIBUTARY_PASS_DEVICE : OFFLOAD_IT;
 }
 
 __attribute__((noinline)) comm_record *decide_slowly(comm_record *record, uint32_t collective,
                                                      uint32_t reason, uint32_t element_bytes,
                                                      uint64_t elements, offload_mode mode,
                                                      const void *source, const void *target) {
+    /* Of two groups, roots and others have other arguments, so these may be a reason at some ranks alone. */
+    if (atomic_load_explicit(&record->pass_reason, memory_order_relaxed) == TRIBUTARY_PASS_INTERCOMMUNICATOR) {
+        reason = TRIBUTARY_PASS_INTERCOMMUNICATOR;
+    }
     if (reason >= OFFLOAD_IT) {
         comm_state state = settle(record, mode);
         if (state != COMM_READY && state != COMM_WATCHED) {
             reason = atomic_load_explicit(&record->pass_reason, memory_order_relaxed);
         } else if (reason != OFFLOAD_IT) {
             reason = judge_combining_on(record, collective, reason, element_bytes, elements, mode);
+        }
+        if (reason == OFFLOAD_IT && record->keeps_from_rounding && reduces(collective)) {
+            reason = TRIBUTARY_PASS_ROUNDING;
         }
         if (reason == OFFLOAD_IT && record->asks_devices && collective != TRIBUTARY_BARRIER) {
             reason = judge_memory(record, mode, source, target);

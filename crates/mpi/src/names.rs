@@ -84,7 +84,7 @@ pub(crate) const GIVEN_UP: c_int = -2;
 pub(crate) const PASS_UNAVAILABLE: u32 = 5;
 
 /// Why an operation went to the underlying MPI, for the report.
-pub(crate) const PASS_REASONS: [&str; 19] = [
+pub(crate) const PASS_REASONS: [&str; 20] = [
     "user-defined operator",
     "datatype that aggregation nodes don't know",
     "operator not defined on the datatype",
@@ -104,6 +104,7 @@ pub(crate) const PASS_REASONS: [&str; 19] = [
     "not used often enough to be set up (TRIBUTARY_COMMUNICATORS_AFTER)",
     "memory of a device at some rank",
     "nonblocking call where buffers may be memory of a device",
+    "reduction between hosts where a rank does not round to nearest",
 ];
 
 #[cfg(test)]

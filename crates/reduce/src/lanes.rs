@@ -59,13 +59,13 @@ pub(crate) trait Lanes: Copy {
     /// The processor has the instructions of the implementation.
     unsafe fn multiply(self, right: Self) -> Self;
 
-    /// `if right < self { right } else { self }`.
+    /// `if right < self or right is a NaN { right } else { self }`.
     ///
     /// # Safety
     /// The processor has the instructions of the implementation.
     unsafe fn min(self, right: Self) -> Self;
 
-    /// `if right > self { right } else { self }`.
+    /// `if right > self or right is a NaN { right } else { self }`.
     ///
     /// # Safety
     /// The processor has the instructions of the implementation.

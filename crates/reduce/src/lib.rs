@@ -12,12 +12,11 @@
 //! # Meaning
 //! * Integers wrap, as two's complement does (`Sum`, `Product`).
 //! * `Min` is `if right < left { right } else { left }` and `Max` is
-//!   `if right > left { right } else { left }`, on floats too. So `left` stays where neither is
-//!   smaller: between -0.0 and +0.0, and where either is a NaN. A NaN on the left stays and a NaN
-//!   on the right is ignored. Which of the two happens depends on the order of ranks, never on
-//!   timing.
+//!   `if right > left { right } else { left }`, on floats too, except that a NaN anywhere makes the result
+//!   a NaN: `right` if it is one, else `left`. So neither timing nor placement decides whether a NaN
+//!   is seen. Between -0.0 and +0.0 `left` stays.
 //! * `MinLoc` and `MaxLoc` take the smaller (larger) value with its index, and between equal values
-//!   the smaller index (MPI 4.1 §6.9.4). NaN values are treated as `Min` and `Max` treat them.
+//!   the smaller index (MPI 4.1 §6.9.4). A NaN is taken before every number, and NaNs are equal.
 //!   Padding bytes of a pair come out as zero.
 //!   An index may be a float, as in Fortran's pairs.
 //! * Logical operators give 1 or 0 (MPI 4.1 §6.9.2).

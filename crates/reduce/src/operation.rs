@@ -61,12 +61,14 @@ operations!(Sum on i8 i16 i32 i64 u8 u16 u32 u64: |left, right| left.wrapping_ad
 operations!(Sum on f32 f64: |left, right| left + right);
 operations!(Product on i8 i16 i32 i64 u8 u16 u32 u64: |left, right| left.wrapping_mul(right));
 operations!(Product on f32 f64: |left, right| left * right);
-// This order of operands is that of `minps` and `maxps`, so one instruction suffices, with NaNs and
-// signed zeros included. `f32::min` treats these differently, and takes three instructions.
-operations!(Min on i8 i16 i32 i64 u8 u16 u32 u64 f32 f64:
+operations!(Min on i8 i16 i32 i64 u8 u16 u32 u64:
     |left, right| if right < left { right } else { left });
-operations!(Max on i8 i16 i32 i64 u8 u16 u32 u64 f32 f64:
+operations!(Max on i8 i16 i32 i64 u8 u16 u32 u64:
     |left, right| if right > left { right } else { left });
+// A NaN anywhere makes the result a NaN: so no grouping of the contributions changes the result. `f32::min`
+// does the opposite, and may take either of two zeros. No short circuit: a branch would keep the loop scalar.
+operations!(Min on f32 f64: |left, right| if (right < left) | right.is_nan() { right } else { left });
+operations!(Max on f32 f64: |left, right| if (right > left) | right.is_nan() { right } else { left });
 // Bitwise operators do not depend on the element's size, so bytes serve for all integers.
 operations!(BitAnd on u8: |left, right| left & right);
 operations!(BitOr on u8: |left, right| left | right);
@@ -93,15 +95,26 @@ impl<V: PartialOrd + Copy, I: PartialOrd + Copy> Operation<Pair<V, I>> for MaxLo
     }
 }
 
-/// `right` if it wins, or ties with a smaller index, else `left`.
+/// `right` if it wins, or ties with a smaller index, else `left`. A NaN wins against every number, and ties with
+/// another NaN.
 #[inline(always)]
 fn nearer<V: PartialOrd + Copy, I: PartialOrd + Copy>(
     right_wins: bool,
     left: Pair<V, I>,
     right: Pair<V, I>,
 ) -> Pair<V, I> {
-    let tie_to_right = (right.value == left.value) & (right.index < left.index);
-    if right_wins | tie_to_right { right } else { left }
+    let left_is_nan = is_nan(left.value);
+    let right_is_nan = is_nan(right.value);
+    let ties = (right.value == left.value) | (left_is_nan & right_is_nan);
+    let goes_right =
+        right_wins | (right_is_nan & !left_is_nan) | (ties & (right.index < left.index));
+    if goes_right { right } else { left }
+}
+
+/// Only a NaN does not compare with itself.
+#[inline(always)]
+fn is_nan<V: PartialOrd>(value: V) -> bool {
+    value.partial_cmp(&value).is_none()
 }
 
 /// The product of complex numbers: four products, a difference and a sum, each rounded. Where both parts

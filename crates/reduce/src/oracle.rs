@@ -92,7 +92,14 @@ macro_rules! pair {
             Operator::MaxLoc => value_of($source) > value_of($target),
             _ => undefined($operator),
         };
-        let ties = value_of($source) == value_of($target);
+        // A NaN is unequal to itself.
+        let is_nan = |pair: &[u8]| value_of(pair).partial_cmp(&value_of(pair)).is_none();
+        let (wins, ties) = match (is_nan($target), is_nan($source)) {
+            (true, true) => (false, true),
+            (true, false) => (false, false),
+            (false, true) => (true, false),
+            (false, false) => (wins, value_of($source) == value_of($target)),
+        };
         let (value, index) = if wins || (ties && index_of($source) < index_of($target)) {
             (value_of($source), index_of($source))
         } else {
@@ -178,6 +185,7 @@ macro_rules! float_elements {
             match operator {
                 Operator::Sum => left + right,
                 Operator::Product => left * right,
+                Operator::Min | Operator::Max if right.is_nan() => right,
                 Operator::Min => if right < left { right } else { left },
                 Operator::Max => if right > left { right } else { left },
                 _ => undefined(operator),

@@ -76,10 +76,43 @@ fn bitwise_operators_take_every_bit() {
 #[test]
 fn min_and_max_keep_the_left_operand_where_neither_is_smaller() {
     for operator in [Operator::Min, Operator::Max] {
-        assert!(apply_f32(operator, f32::NAN, 1.0).is_nan());
-        assert_eq!(apply_f32(operator, 1.0, f32::NAN), 1.0);
         assert!(apply_f32(operator, -0.0, 0.0).is_sign_negative());
         assert!(apply_f32(operator, 0.0, -0.0).is_sign_positive());
+    }
+}
+
+/// In whatever groups contributions are combined.
+#[test]
+fn a_nan_makes_the_minimum_and_the_maximum_a_nan() {
+    for operator in [Operator::Min, Operator::Max] {
+        assert!(apply_f32(operator, f32::NAN, 1.0).is_nan());
+        assert!(apply_f32(operator, 1.0, f32::NAN).is_nan());
+        let [first, second] = [f32::from_bits(0x7fc0_0001), f32::from_bits(0xffc0_0002)];
+        assert_eq!(apply_f32(operator, first, second).to_bits(), second.to_bits());
+        for numbers in [[1.0, f32::NAN, 0.0], [f32::NAN, 2.0, 3.0], [2.0, 3.0, f32::NAN]] {
+            let [a, b, c] = numbers;
+            assert!(apply_f32(operator, apply_f32(operator, a, b), c).is_nan(), "{numbers:?}");
+            assert!(apply_f32(operator, a, apply_f32(operator, b, c)).is_nan(), "{numbers:?}");
+        }
+    }
+}
+
+#[test]
+fn a_located_nan_is_taken_before_every_number_and_the_one_with_the_smaller_index_before_others() {
+    for operator in [Operator::MinLoc, Operator::MaxLoc] {
+        let (number, near, far) =
+            (pair_f64(-7.5, 1, 0), pair_f64(f64::NAN, 2, 0), pair_f64(f64::NAN, 9, 0));
+        for (left, right, expected) in [
+            (&number, &near, &near),
+            (&near, &number, &near),
+            (&near, &far, &near),
+            (&far, &near, &near),
+        ] {
+            assert_eq!(&apply(operator, Datatype::F64Index, left, right), expected);
+        }
+        let (number, nan) = (float_pair(-2.5, 3.0), float_pair(f32::NAN, 4.0));
+        assert_eq!(apply(operator, Datatype::F32FloatIndex, &number, &nan), nan);
+        assert_eq!(apply(operator, Datatype::F32FloatIndex, &nan, &number), nan);
     }
 }
 

@@ -99,14 +99,27 @@ impl Lanes for __m256 {
 
     #[inline(always)]
     unsafe fn min(self, right: Self) -> Self {
-        // The instruction gives its second operand when neither is smaller.
+        // The instruction gives its second operand when neither is smaller, so if that is a NaN.
         // SAFETY: see above.
-        unsafe { _mm256_min_ps(right, self) }
+        unsafe { right_if_nan(_mm256_min_ps(right, self), right) }
     }
 
     #[inline(always)]
     unsafe fn max(self, right: Self) -> Self {
         // SAFETY: see above.
-        unsafe { _mm256_max_ps(right, self) }
+        unsafe { right_if_nan(_mm256_max_ps(right, self), right) }
+    }
+}
+
+/// `otherwise`, and `right` in the lanes where it is a NaN.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+unsafe fn right_if_nan(otherwise: __m256, right: __m256) -> __m256 {
+    // SAFETY: the processor has AVX2, by this function's contract.
+    unsafe {
+        let is_nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(right, right);
+        _mm256_blendv_ps(otherwise, right, is_nan)
     }
 }

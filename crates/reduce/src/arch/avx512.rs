@@ -101,14 +101,27 @@ impl Lanes for __m512 {
 
     #[inline(always)]
     unsafe fn min(self, right: Self) -> Self {
-        // The instruction gives its second operand when neither is smaller.
+        // The instruction gives its second operand when neither is smaller, so if that is a NaN.
         // SAFETY: see above.
-        unsafe { _mm512_min_ps(right, self) }
+        unsafe { right_if_nan(_mm512_min_ps(right, self), right) }
     }
 
     #[inline(always)]
     unsafe fn max(self, right: Self) -> Self {
         // SAFETY: see above.
-        unsafe { _mm512_max_ps(right, self) }
+        unsafe { right_if_nan(_mm512_max_ps(right, self), right) }
+    }
+}
+
+/// `otherwise`, and `right` in the lanes where it is a NaN.
+///
+/// # Safety
+/// The processor has AVX-512F.
+#[inline(always)]
+unsafe fn right_if_nan(otherwise: __m512, right: __m512) -> __m512 {
+    // SAFETY: the processor has AVX-512F, by this function's contract.
+    unsafe {
+        let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(right, right);
+        _mm512_mask_mov_ps(otherwise, is_nan, right)
     }
 }

@@ -87,12 +87,18 @@ impl Lanes for [f32; LANES] {
 
     #[inline(always)]
     unsafe fn min(self, right: Self) -> Self {
-        each_lane(|lane| if right[lane] < self[lane] { right[lane] } else { self[lane] })
+        each_lane(|lane| {
+            let goes_right = (right[lane] < self[lane]) | right[lane].is_nan();
+            if goes_right { right[lane] } else { self[lane] }
+        })
     }
 
     #[inline(always)]
     unsafe fn max(self, right: Self) -> Self {
-        each_lane(|lane| if right[lane] > self[lane] { right[lane] } else { self[lane] })
+        each_lane(|lane| {
+            let goes_right = (right[lane] > self[lane]) | right[lane].is_nan();
+            if goes_right { right[lane] } else { self[lane] }
+        })
     }
 }
 

@@ -1,0 +1,503 @@
+/*
+ * Random MPI programs, each drawn from a seed, the same at all ranks.
+ *
+ * A right program makes communicators, and calls collectives on them: blocking, nonblocking and persistent, in place or not,
+ * of any type and operator, completed in an order that differs from rank to rank. Every result is compared with an oracle.
+ *
+ * A wrong program does the same on one communicator, until one rank calls something else than the others. Every rank must
+ * then get an error that says so: none may wait for ever, and none may go on.
+ *
+ * MPI_FUZZ_RIGHT and MPI_FUZZ_WRONG say how many programs of each kind are run; --seed is the first one's seed.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "init.h"
+#include "values.h"
+
+enum { COMMS = 5, PENDING_MAX = 6, STEPS_MAX = 40, WATCHDOG_STEPS = 8 };
+
+typedef enum {
+    ALLREDUCE,
+    REDUCE,
+    BCAST,
+    BARRIER,
+    SCAN,
+    EXSCAN,
+    REDUCE_SCATTER_BLOCK,
+    ALLGATHER,
+    COLLECTIVES,
+} collective;
+
+static const char *const names[] = {"allreduce", "reduce", "bcast", "barrier", "scan",
+                                    "exscan", "reduce_scatter_block", "allgather"};
+
+typedef enum { BLOCKING, NONBLOCKING, PERSISTENT, FORMS } form;
+
+/* One call, as all ranks of its communicator make it. */
+typedef struct {
+    collective what;
+    form how;
+    int comm;
+    int root;
+    size_t count; /* elements of one rank's contribution, or of its block */
+    bool in_place;
+    bool strided; /* a broadcast of a type with gaps */
+    const value_type *type;
+    const value_operator *op;
+    uint64_t salt;
+} call;
+
+typedef struct {
+    MPI_Comm handle;
+    int rank;
+    int size;
+} group;
+
+/* A call that was started. */
+typedef struct {
+    call made;
+    group members;
+    MPI_Request request;
+    MPI_Datatype strided;
+    unsigned char *send;
+    unsigned char *receive;
+    int starts_left; /* of a persistent one */
+} pending;
+
+/* ---- Random numbers: one stream that all ranks share, and one of each rank. ---- */
+
+static uint64_t shared_state;
+static uint64_t own_state;
+
+static uint64_t next(uint64_t *state) {
+    *state = check_hash(*state, 0x5eed, 1);
+    return *state;
+}
+
+static size_t below(uint64_t *state, size_t limit) {
+    return (size_t)(next(state) % limit);
+}
+
+/* ---- Calls ---- */
+
+static bool is_reduction(collective what) {
+    return what != BCAST && what != BARRIER && what != ALLGATHER;
+}
+
+/* Elements that a rank sends, and receives. */
+static size_t sent_elements(const call *made, const group *members) {
+    return made->what == REDUCE_SCATTER_BLOCK ? made->count * (size_t)members->size : made->count;
+}
+
+static size_t received_elements(const call *made, const group *members) {
+    return made->what == ALLGATHER ? made->count * (size_t)members->size
+                                   : sent_elements(made, members);
+}
+
+static call draw(uint64_t *state, const group *groups, int comm) {
+    static const size_t counts[] = {1, 2, 3, 7, 16, 100, 513, 4000, 20000};
+    call made = {.comm = comm, .salt = next(state)};
+    made.what = (collective)below(state, COLLECTIVES);
+    made.how = (form)below(state, FORMS);
+    made.count = counts[below(state, sizeof counts / sizeof counts[0])];
+    made.in_place = below(state, 3) == 0;
+    made.strided = below(state, 4) == 0;
+    made.root = (int)below(state, 1024) % (groups[comm].size > 0 ? groups[comm].size : 1);
+    do {
+        made.type = &value_types[below(state, value_types_count)];
+        made.op = &value_operators[below(state, value_operators_count)];
+    } while (!value_type_exists(made.type) || (made.type->operators & made.op->set) == 0);
+    return made;
+}
+
+static unsigned char broadcast_byte(uint64_t salt, size_t at) {
+    return (unsigned char)check_hash(salt, at / 8, at % 8);
+}
+
+/* Room for what a call sends and receives, filled with what this rank contributes. */
+static void fill(pending *it) {
+    const call *made = &it->made;
+    size_t extent = made->type->extent;
+    size_t sent = sent_elements(made, &it->members);
+    size_t received = received_elements(made, &it->members);
+    size_t stride = made->strided && made->what == BCAST ? 2 : 1;
+    memset(it->send, CHECK_FILL, sent * extent * stride);
+    memset(it->receive, CHECK_FILL, received * extent * stride);
+    if (is_reduction(made->what)) {
+        values_fill(made->type, made->op, made->salt, it->members.rank, it->send, sent);
+        if (made->in_place) {
+            memcpy(it->receive, it->send, sent * extent);
+        }
+    } else if (made->what == BCAST && made->root == it->members.rank) {
+        for (size_t at = 0; at < sent * extent; at++) {
+            size_t block = at / extent;
+            it->receive[block * stride * extent + at % extent] = broadcast_byte(made->salt, at);
+        }
+    } else if (made->what == ALLGATHER) {
+        unsigned char *mine =
+            made->in_place ? it->receive + (size_t)it->members.rank * sent * extent : it->send;
+        for (size_t at = 0; at < sent * extent; at++) {
+            mine[at] = broadcast_byte(made->salt ^ (uint64_t)it->members.rank, at);
+        }
+    }
+}
+
+static pending prepare(call made, group members) {
+    pending it = {.made = made, .members = members, .request = MPI_REQUEST_NULL};
+    size_t elements = received_elements(&made, &members) + sent_elements(&made, &members);
+    it.send = check_memory(2 * elements * made.type->extent + 8);
+    it.receive = check_memory(2 * elements * made.type->extent + 8);
+    it.strided = MPI_DATATYPE_NULL;
+    if (made.strided && made.what == BCAST) {
+        MPI_Type_vector((int)made.count, 1, 2, made.type->handle, &it.strided);
+        MPI_Type_commit(&it.strided);
+    }
+    it.starts_left = made.how == PERSISTENT ? 1 + (int)(made.salt % 3) : 1;
+    fill(&it);
+    return it;
+}
+
+/* Begins, or makes, a call in its form. What MPI says. */
+#define IN_FORM(Name, IName, ...)                                                                  \
+    (made->how == BLOCKING      ? MPI_##Name(__VA_ARGS__)                                          \
+     : made->how == NONBLOCKING ? MPI_##IName(__VA_ARGS__, request)                                \
+                                : INIT(Name)(__VA_ARGS__, MPI_INFO_NULL, request))
+
+static int make(pending *it) {
+    const call *made = &it->made;
+    MPI_Comm comm = it->members.handle;
+    MPI_Datatype type = made->type->handle;
+    MPI_Op op = made->op->handle;
+    MPI_Request *request = &it->request;
+    int count = (int)made->count;
+    bool is_root = made->root == it->members.rank;
+    const void *send = made->in_place ? MPI_IN_PLACE : it->send;
+    switch (made->what) {
+    case ALLREDUCE:
+        return IN_FORM(Allreduce, Iallreduce, send, it->receive, count, type, op, comm);
+    case REDUCE:
+        send = made->in_place && is_root ? MPI_IN_PLACE : it->send;
+        return IN_FORM(Reduce, Ireduce, send, it->receive, count, type, op, made->root, comm);
+    case BCAST:
+        if (made->strided) {
+            return IN_FORM(Bcast, Ibcast, it->receive, 1, it->strided, made->root, comm);
+        }
+        return IN_FORM(Bcast, Ibcast, it->receive, count, type, made->root, comm);
+    case BARRIER:
+        return IN_FORM(Barrier, Ibarrier, comm);
+    case SCAN:
+        return IN_FORM(Scan, Iscan, send, it->receive, count, type, op, comm);
+    case EXSCAN:
+        return IN_FORM(Exscan, Iexscan, send, it->receive, count, type, op, comm);
+    case REDUCE_SCATTER_BLOCK:
+        return IN_FORM(Reduce_scatter_block, Ireduce_scatter_block, send, it->receive, count, type,
+                       op, comm);
+    default:
+        return IN_FORM(Allgather, Iallgather, send, count, type, it->receive, count, type, comm);
+    }
+}
+
+static void compare(const pending *it) {
+    const call *made = &it->made;
+    size_t extent = made->type->extent;
+    int rank = it->members.rank;
+    int size = it->members.size;
+    switch (made->what) {
+    case ALLREDUCE:
+        values_check(made->type, made->op, made->salt, size, it->receive, made->count);
+        return;
+    case REDUCE:
+        if (made->root == rank) {
+            values_check(made->type, made->op, made->salt, size, it->receive, made->count);
+        }
+        return;
+    case SCAN:
+        values_check(made->type, made->op, made->salt, rank + 1, it->receive, made->count);
+        return;
+    case EXSCAN:
+        if (rank > 0) {
+            values_check(made->type, made->op, made->salt, rank, it->receive, made->count);
+        }
+        return;
+    case REDUCE_SCATTER_BLOCK:
+        values_check_block(made->type, made->op, made->salt, size, it->receive,
+                           made->count * (size_t)rank, made->count);
+        return;
+    case BCAST: {
+        size_t stride = made->strided ? 2 : 1;
+        size_t wrong = 0;
+        for (size_t at = 0; at < made->count * extent; at++) {
+            wrong += it->receive[at / extent * stride * extent + at % extent] !=
+                     broadcast_byte(made->salt, at);
+        }
+        check_equal(0, (long long)wrong, "bytes of a broadcast that are wrong");
+        return;
+    }
+    case ALLGATHER: {
+        size_t wrong = 0;
+        for (int from = 0; from < size; from++) {
+            for (size_t at = 0; at < made->count * extent; at++) {
+                wrong += it->receive[(size_t)from * made->count * extent + at] !=
+                         broadcast_byte(made->salt ^ (uint64_t)from, at);
+            }
+        }
+        check_equal(0, (long long)wrong, "bytes of an allgather that are wrong");
+        return;
+    }
+    default:
+        return;
+    }
+}
+
+static void release(pending *it) {
+    if (it->strided != MPI_DATATYPE_NULL) {
+        MPI_Type_free(&it->strided);
+    }
+    free(it->send);
+    free(it->receive);
+}
+
+static void describe(const char *kind, int program, int step, const call *made) {
+    check_case("%s program %d step %d: %s form %d comm %d count %zu %s %s root %d%s", kind, program,
+               step, names[made->what], (int)made->how, made->comm, made->count, made->type->name,
+               made->op->name, made->root, made->in_place ? " in place" : "");
+}
+
+/* Waits in one of the ways that MPI has. */
+static int await(MPI_Request *request) {
+    int done = 0;
+    int error = MPI_SUCCESS;
+    int index = 0;
+    switch (below(&own_state, 3)) {
+    case 0:
+        return MPI_Wait(request, MPI_STATUS_IGNORE);
+    case 1:
+        return MPI_Waitany(1, request, &index, MPI_STATUS_IGNORE);
+    default:
+        while (error == MPI_SUCCESS && !done) {
+            error = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+        }
+        return error;
+    }
+}
+
+/* ---- Right programs ---- */
+
+static void finish(pending *it) {
+    for (;;) {
+        check_equal(MPI_SUCCESS, await(&it->request), "what waiting returns");
+        compare(it);
+        if (--it->starts_left == 0) {
+            break;
+        }
+        fill(it);
+        MPI_Start(&it->request);
+    }
+    if (it->made.how == PERSISTENT) {
+        MPI_Request_free(&it->request);
+    }
+    release(it);
+}
+
+static int make_groups(group *groups) {
+    static const int colours[COMMS] = {1, 2, 1, 3, 1000};
+    for (int at = 0; at < COMMS; at++) {
+        int key = below(&shared_state, 2) == 0 ? world.rank : -world.rank;
+        int colour = at == 3 ? (world.rank < world.ranks / 2) : world.rank % colours[at];
+        if (at == 0) {
+            MPI_Comm_dup(MPI_COMM_WORLD, &groups[at].handle);
+        } else {
+            MPI_Comm_split(MPI_COMM_WORLD, colour, key, &groups[at].handle);
+        }
+        MPI_Comm_rank(groups[at].handle, &groups[at].rank);
+        MPI_Comm_size(groups[at].handle, &groups[at].size);
+    }
+    return COMMS;
+}
+
+static void run_right(int program) {
+    group groups[COMMS];
+    pending started[PENDING_MAX];
+    int count = 0;
+    check_case("right program %d: communicators", program);
+    int comms = make_groups(groups);
+    int steps = 5 + (int)below(&shared_state, STEPS_MAX);
+    for (int step = 0; step < steps; step++) {
+        int comm = (int)below(&shared_state, (size_t)comms);
+        /* Drawn from numbers that all ranks share: the sizes of a split's groups may differ. */
+        uint64_t state = next(&shared_state);
+        call made = draw(&state, groups, comm);
+        describe("right", program, step, &made);
+        pending it = prepare(made, groups[comm]);
+        check_equal(MPI_SUCCESS, make(&it), "what the call returns");
+        if (made.how == PERSISTENT) {
+            MPI_Start(&it.request);
+        }
+        if (made.how == BLOCKING) {
+            compare(&it);
+            release(&it);
+        } else {
+            started[count++] = it;
+        }
+        bool is_full = count == PENDING_MAX;
+        while (count > 0 && (is_full || below(&own_state, 3) == 0)) {
+            size_t at = is_full ? 0 : below(&own_state, (size_t)count);
+            /* A persistent one that is started again has a place in the order of its communicator's calls. */
+            if (!is_full && started[at].starts_left > 1) {
+                break;
+            }
+            finish(&started[at]);
+            started[at] = started[--count];
+            is_full = false;
+        }
+    }
+    for (int at = 0; at < count; at++) {
+        finish(&started[at]);
+    }
+    for (int at = comms - 1; at >= 0; at--) {
+        MPI_Comm_free(&groups[at].handle);
+    }
+}
+
+/* ---- Wrong programs ---- */
+
+/* Makes a call one of a type and an operator that every aggregator knows. */
+static void make_common(call *made) {
+    const MPI_Op common[] = {MPI_SUM, MPI_MAX, MPI_MIN};
+    MPI_Datatype type = made->salt % 2 == 0 ? MPI_INT : MPI_DOUBLE;
+    for (size_t at = 0; at < value_types_count; at++) {
+        if (value_types[at].handle == type) {
+            made->type = &value_types[at];
+        }
+    }
+    for (size_t at = 0; at < value_operators_count; at++) {
+        if (value_operators[at].handle == common[made->salt / 2 % 3]) {
+            made->op = &value_operators[at];
+        }
+    }
+}
+
+/* A call that differs from `made` in one way that all others can tell. */
+static call differing(call made, int size) {
+    for (;;) {
+        call other = made;
+        switch (below(&shared_state, 5)) {
+        case 0:
+            other.count = made.count % 97 + 1;
+            /* A shorter contribution at one rank; a broadcast that is shorter at its root is carried out. */
+            if (other.count != made.count && made.what != BCAST && made.what != BARRIER) {
+                return other;
+            }
+            break;
+        case 1:
+            other.root = (made.root + 1) % size;
+            if (made.what == REDUCE || made.what == BCAST) {
+                return other;
+            }
+            break;
+        case 2:
+            /* Another type, operator, or both. */
+            other.salt = next(&shared_state);
+            make_common(&other);
+            if (is_reduction(made.what) && (other.op != made.op || other.type != made.type)) {
+                return other;
+            }
+            break;
+        case 3:
+            other.what = made.what == BARRIER ? ALLREDUCE : BARRIER;
+            return other;
+        default:
+            other.what = made.what == SCAN ? ALLREDUCE : SCAN;
+            if (is_reduction(made.what)) {
+                return other;
+            }
+        }
+    }
+}
+
+/* Whether an error is one that says that ranks disagree. */
+static bool says_disagreement(int error) {
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(error, text, &length);
+    return check_that(strstr(text, "disagree") != NULL, "the error says: %s", text);
+}
+
+static int make_and_wait(pending *it) {
+    int error = make(it);
+    if (error != MPI_SUCCESS || it->made.how == BLOCKING) {
+        return error;
+    }
+    if (it->made.how == PERSISTENT) {
+        error = MPI_Start(&it->request);
+    }
+    return error != MPI_SUCCESS ? error : await(&it->request);
+}
+
+static void run_wrong(int program) {
+    group members;
+    check_case("wrong program %d: communicator", program);
+    MPI_Comm_dup(MPI_COMM_WORLD, &members.handle);
+    MPI_Comm_set_errhandler(members.handle, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(members.handle, &members.rank);
+    MPI_Comm_size(members.handle, &members.size);
+    int wrong_at = (int)below(&shared_state, 6);
+    int victim = (int)below(&shared_state, (size_t)world.ranks);
+    int error = MPI_SUCCESS;
+    for (int step = 0; error == MPI_SUCCESS && step < wrong_at + WATCHDOG_STEPS; step++) {
+        uint64_t state = next(&shared_state);
+        call made = draw(&state, &members, 0);
+        /* What the library leaves to the MPI depends on lengths and types, and MPI's own calls know nothing of ours. */
+        make_common(&made);
+        made.count = made.count % 500 + 1;
+        made.strided = false;
+        made.how = made.how == PERSISTENT ? BLOCKING : made.how;
+        if (step > wrong_at) {
+            /* They meet: a rank that only sends has not heard of it. */
+            made.what = BARRIER;
+        }
+        call other = step == wrong_at ? differing(made, members.size) : made;
+        describe("wrong", program, step, victim == members.rank ? &other : &made);
+        pending it = prepare(victim == members.rank ? other : made, members);
+        error = make_and_wait(&it);
+        if (error == MPI_SUCCESS && step < wrong_at) {
+            compare(&it);
+        }
+        /* A failed call's buffers may still be in use: the communicator goes first. */
+        if (error == MPI_SUCCESS) {
+            release(&it);
+        }
+    }
+    if (check_that(error != MPI_SUCCESS, "no error in %d steps", WATCHDOG_STEPS)) {
+        says_disagreement(error);
+    }
+    MPI_Comm_free(&members.handle);
+    /* All draw the next program from one place, whatever step each heard of it in. */
+    check_case("wrong program %d: over", program);
+    PMPI_Barrier(MPI_COMM_WORLD);
+}
+
+static int number_of(const char *name) {
+    const char *text = getenv(name);
+    return text == NULL ? 0 : atoi(text);
+}
+
+int main(int argc, char **argv) {
+    check_start(argc, argv, "fuzz", MPI_THREAD_SINGLE);
+    int right = number_of("MPI_FUZZ_RIGHT");
+    int wrong = number_of("MPI_FUZZ_WRONG");
+    for (int program = 0; program < right; program++) {
+        shared_state = check_hash(world.seed, (uint64_t)program, 0);
+        own_state = check_hash(world.seed, (uint64_t)program, (uint64_t)world.rank + 1);
+        run_right(program);
+    }
+    for (int program = 0; world.ranks > 1 && program < wrong; program++) {
+        shared_state = check_hash(world.seed, (uint64_t)program, 1u << 20);
+        own_state = check_hash(world.seed, (uint64_t)program, (1u << 21) + (uint64_t)world.rank);
+        run_wrong(program);
+    }
+    return check_finish();
+}
