@@ -56,6 +56,8 @@ class Program:
     twice: bool = False
     # On several hosts the report must have a reason with these words.
     passes: str = ""
+    # The only reason that the report may have, whatever the hosts.
+    reason: str = ""
     # Whether the report must have no call that was passed through.
     passes_none: bool = False
     # What the report must count on several hosts.
@@ -118,6 +120,7 @@ PROGRAMS = (
             settings=(("TRIBUTARY_BETWEEN_HOSTS", "direct"), ("TRIBUTARY_HOST_ADDRESS", "127.0.0.1"))),
     *(Program("rounding", ((4, 1, ()), (4, 2, ())), settings=(("ROUNDS", who),), passes="round to nearest")
       for who in ("all", "last")),
+    Program("intercommunicator", ((4, 1, ()), (4, 2, ())), reason="intercommunicator"),
     Program("bypass", ((1, 1, ()), (2, 1, ()), (4, 1, ()), (4, 2, ())), passes_none=True),
     Program("progress"),
     Program("bits", ((4, 1, ()), (4, 2, ()), (9, 3, ())), twice=True),
@@ -232,6 +235,8 @@ def check_counts(program, ranks, hosts, counts, output):
     if told is not None and int(told[1]) != counts["passed_through"]:
         raise Failure(f"{counts['passed_through']} calls went to the MPI instead of {told[1]}: "
                       f"{', '.join(counts['reasons'])}", output)
+    if program.reason and list(counts["reasons"]) != [program.reason]:
+        raise Failure(f"passed through for {', '.join(counts['reasons'])}", output)
     if program.passes_none and counts["passed_through"] != 0:
         raise Failure(f"passed through for {', '.join(counts['reasons'])}", output)
     if hosts > 1 and program.passes and not any(program.passes in why for why in counts["reasons"]):

@@ -166,7 +166,9 @@ impl fmt::Display for Report {
             let memory = printable(&communicator.memory);
             let (label, note) = (printable(label), printable(note));
             let carriers = printable(carriers);
-            writeln!(f, "  {label}: {ranks} ranks, {hosts} hosts, {communicators} communicators")?;
+            let place =
+                if *hosts == 0 { "not set up".to_owned() } else { format!("{hosts} hosts") };
+            writeln!(f, "  {label}: {ranks} ranks, {place}, {communicators} communicators")?;
             if !carriers.is_empty() {
                 write!(f, "    carried by {carriers}")?;
                 match communicator.multicast_results {

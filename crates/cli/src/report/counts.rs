@@ -56,7 +56,8 @@ fn row(communicator: &CommunicatorReport, kind: CollectiveKind, counts: &Counts)
     [
         label,
         communicator.ranks.to_string(),
-        communicator.hosts.to_string(),
+        // Not found out where it was not set up.
+        if communicator.hosts == 0 { "-".to_owned() } else { communicator.hosts.to_string() },
         kind.name().to_owned(),
         counts.in_node.to_string(),
         counts.in_tree.to_string(),

@@ -110,9 +110,9 @@ fn absence(arguments: &Arguments, status: ExitStatus) -> String {
         );
     }
     format!(
-        "tributary: no report: no process of {command} reached MPI_Finalize with the preload \
-         library loaded. Check that the program uses MPI, is linked dynamically, and that its processes \
-         inherit LD_PRELOAD"
+        "tributary: no report: {command} ended, and nobody has written one. If the first rank could not \
+         write it, or was lost, a line above says so. Else no process reached MPI_Finalize with the preload \
+         library loaded: check that the program uses MPI, is linked dynamically, and that its processes inherit LD_PRELOAD"
     )
 }
 
