@@ -84,15 +84,41 @@ impl Communicator {
     /// in it uses them, in place as it says or not overlapping, and nobody else uses them until
     /// this returns; so are the blocks of a reduce-scatter, and the combiner.
     pub unsafe fn run(&self, operation: &Operation) -> Result<(), CollectiveError> {
+        // SAFETY: as the caller of this function promises.
+        unsafe { self.run_counted_or_not(operation, true) }
+    }
+
+    /// Runs another piece of an operation, which was counted with its first one.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    pub unsafe fn run_on(&self, operation: &Operation) -> Result<(), CollectiveError> {
+        // SAFETY: as the caller of this function promises.
+        unsafe { self.run_counted_or_not(operation, false) }
+    }
+
+    /// # Safety
+    /// As [`run`](Self::run).
+    #[inline]
+    unsafe fn run_counted_or_not(
+        &self,
+        operation: &Operation,
+        counts: bool,
+    ) -> Result<(), CollectiveError> {
         let mut engine = self.shared.engine.lock();
         engine.agree_on_losses()?;
         let gathered = engine.gather_if_needed(operation)?;
         let carried = gathered.as_ref().map_or(*operation, Gathered::operation);
         let choice = engine.choose(&carried);
         engine.count(choice);
-        let path = self.counted(operation, choice);
+        if counts {
+            self.counted(operation, choice);
+        }
         // SAFETY: as the caller of this function promises; what is gathered has memory of its own.
-        unsafe { engine.run(&carried, path) }?;
+        unsafe { engine.run(&carried, choice.path) }?;
         drop(engine);
         if let Some(gathered) = gathered {
             // SAFETY: the engine's part is over; the rest is as the caller of this function promises.

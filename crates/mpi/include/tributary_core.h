@@ -263,6 +263,9 @@ void tributary_communicator_free(tributary_communicator *communicator);
  */
 int tributary_run(tributary_communicator *communicator, const tributary_operation *operation);
 
+/* The same for another piece of an operation that was counted with its first one. */
+int tributary_run_on(tributary_communicator *communicator, const tributary_operation *operation);
+
 /*
  * The fast path: the same with arguments in registers, as the fields of tributary_operation, and
  * `pair` a TRIBUTARY_PAIR. It has the least overhead for short operations if

@@ -3,6 +3,7 @@
 #define TRIBUTARY_BLOCKING_H
 
 #include "failure.h"
+#include "pieces.h"
 #include "staging.h"
 #include "timing.h"
 
@@ -16,6 +17,9 @@ static inline int run(comm_record *record, const tributary_operation *operation)
 static inline int run_through(comm_record *record, tributary_operation *operation, staging *through) {
     if (through == NULL || staging_is_idle(through)) {
         return run(record, operation);
+    }
+    if (through->in_pieces) {
+        return pieces_broadcast(record, operation, through);
     }
     int error = staging_load(through, false, operation);
     if (error != MPI_SUCCESS) {

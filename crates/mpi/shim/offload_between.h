@@ -123,12 +123,15 @@ static OFFLOAD_INLINE comm_record *offload_broadcast(void *buffer, MPI_Count cou
     operation->source = buffer;
     operation->target = buffer;
     /* Nobody reads the other fields unless one of these holds. */
-    through->needed = !dense;
+    bool in_pieces = mode == OFFLOAD_BLOCKING && operation->elements > STAGING_PIECE_BYTES;
+    through->needed = !dense || in_pieces;
     through->needs_cuts = false;
-    if (!dense) {
+    if (through->needed) {
         const staging_side elements = {.user = buffer, .count = (int)count, .datatype = datatype};
         *through = (staging){
             .needed = true,
+            .in_pieces = in_pieces,
+            .is_dense = dense,
             .packs = root == record->rank,
             .unpacks = root != record->rank,
             .from = elements,

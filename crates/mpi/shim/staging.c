@@ -90,35 +90,40 @@ static int see_from(char *origin, const staging_side *side, staging_side *seen) 
     return error;
 }
 
-/* MPI_Pack of this rank's elements to the dense copy. */
-static int pack(const staging *through, const staging_side *from) {
+int staging_pack_side(char *bytes, int len_bytes, int position, const staging_side *from) {
     if (from->user == MPI_BOTTOM) {
         staging_side seen;
-        int error = see_from(through->bytes, from, &seen);
+        int error = see_from(bytes, from, &seen);
         if (error == MPI_SUCCESS) {
-            error = pack(through, &seen);
+            error = staging_pack_side(bytes, len_bytes, position, &seen);
             underlying.Type_free(&seen.datatype);
         }
         return error;
     }
-    int position = through->packed_at;
-    return underlying.Pack(from->user, from->count, from->datatype, through->bytes,
-                           through->len_bytes, &position, shim_self);
+    return underlying.Pack(from->user, from->count, from->datatype, bytes, len_bytes, &position, shim_self);
+}
+
+int staging_unpack_side(char *bytes, int len_bytes, int position, const staging_side *to) {
+    if (to->user == MPI_BOTTOM) {
+        staging_side seen;
+        int error = see_from(bytes, to, &seen);
+        if (error == MPI_SUCCESS) {
+            error = staging_unpack_side(bytes, len_bytes, position, &seen);
+            underlying.Type_free(&seen.datatype);
+        }
+        return error;
+    }
+    return underlying.Unpack(bytes, len_bytes, &position, to->user, to->count, to->datatype, shim_self);
+}
+
+/* MPI_Pack of this rank's elements to the dense copy. */
+static int pack(const staging *through, const staging_side *from) {
+    return staging_pack_side(through->bytes, through->len_bytes, through->packed_at, from);
 }
 
 /* MPI_Unpack of the dense copy, from `position` on, to elements of this rank. */
 static int unpack(const staging *through, const staging_side *to, int position) {
-    if (to->user == MPI_BOTTOM) {
-        staging_side seen;
-        int error = see_from(through->bytes, to, &seen);
-        if (error == MPI_SUCCESS) {
-            error = unpack(through, &seen, position);
-            underlying.Type_free(&seen.datatype);
-        }
-        return error;
-    }
-    return underlying.Unpack(through->bytes, through->len_bytes, &position, to->user, to->count,
-                             to->datatype, shim_self);
+    return staging_unpack_side(through->bytes, through->len_bytes, position, to);
 }
 
 /* Allocates the dense copy. With `keep`, makes the receiving side's datatype this library's own. */

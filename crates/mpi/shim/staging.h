@@ -24,8 +24,13 @@ typedef struct staging_block {
     int count;
 } staging_block;
 
+/* A broadcast that is longer goes in pieces of so many bytes (pieces.h). */
+#define STAGING_PIECE_BYTES (INT64_C(16) << 20)
+
 typedef struct staging {
-    bool needed;       /* a dense copy */
+    bool needed;       /* a dense copy, or pieces */
+    bool in_pieces;    /* without one copy of all */
+    bool is_dense;     /* in pieces that are part of the program's buffer */
     bool packs;        /* from this rank's elements, `from` */
     bool unpacks;      /* to this rank's elements, `to` */
     staging_side from;
@@ -50,6 +55,13 @@ typedef struct staging {
 static inline bool staging_is_idle(const staging *through) {
     return !through->needed && !through->needs_cuts;
 }
+
+/*
+ * MPI_Pack of elements behind the first `position` of `len_bytes` bytes, and MPI_Unpack from there. Return an MPI
+ * error code.
+ */
+int staging_pack_side(char *bytes, int len_bytes, int position, const staging_side *from);
+int staging_unpack_side(char *bytes, int len_bytes, int position, const staging_side *to);
 
 /* Called once, after shim_self exists. */
 void staging_open(void);

@@ -206,6 +206,29 @@ pub unsafe extern "C" fn tributary_run(
     // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed, and
     // `operation` is valid during this call: the header's rule on pointers.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
+    // SAFETY: the contract of `run` is this function's.
+    unsafe { run(communicator, operation, true) }
+}
+
+/// Runs another piece of an operation that was counted.
+///
+/// # Safety
+/// As [`tributary_run`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_run_on(
+    communicator: *mut CCommunicator,
+    operation: *const COperation,
+) -> c_int {
+    // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed, and
+    // `operation` is valid during this call: the header's rule on pointers.
+    let (communicator, operation) = unsafe { (&*communicator, &*operation) };
+    // SAFETY: the contract of `run` is this function's.
+    unsafe { run(communicator, operation, false) }
+}
+
+/// # Safety
+/// The buffers of `operation` are as `Communicator::run` asks.
+unsafe fn run(communicator: &CCommunicator, operation: &COperation, counts: bool) -> c_int {
     let combining = operation.combining();
     let combiner =
         combining.as_ref().map(|(combining, commutes)| Combiner::new(combining, *commutes));
@@ -213,7 +236,10 @@ pub unsafe extern "C" fn tributary_run(
         (Ok(communicator), Ok(operation)) => {
             // SAFETY: the header asks that the buffers and cuts be valid, and used by nobody else, until
             // tributary_run() returns: what `Communicator::run` asks for. The combiner outlives the call.
-            match unsafe { communicator.run(&operation) } {
+            let outcome = unsafe {
+                if counts { communicator.run(&operation) } else { communicator.run_on(&operation) }
+            };
+            match outcome {
                 Ok(()) => return combining.map_or(0, |(combining, _)| combining.outcome()),
                 Err(error) => Problem::Failed(error),
             }
