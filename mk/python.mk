@@ -5,6 +5,8 @@ PYTEST_VERSION := 9.2.0
 HYPOTHESIS_VERSION := 6.170.15
 ML_DTYPES_VERSION := 0.6.0
 TORCH_VERSION := 2.15.0
+# torch's own tests need it.
+EXPECTTEST_VERSION := 0.3.0
 VENV_python := .venv/python
 VENV_torch := .venv/torch
 
@@ -47,12 +49,13 @@ test-python: ## Test the Python package
 	@echo "tests/torch is not among these: torch is large, and make test-torch installs it"
 
 # PyPI's wheel for Linux needs CUDA's libraries to be loaded, on machines without a GPU too: 5 GB.
-TORCH_STAMP := .venv/torch-$(TORCH_VERSION)-$(PYTEST_VERSION)-$(NUMPY_VERSION).stamp
+TORCH_STAMP := .venv/torch-$(TORCH_VERSION)-$(PYTEST_VERSION)-$(NUMPY_VERSION)-$(EXPECTTEST_VERSION).stamp
 $(TORCH_STAMP):
 	rm -rf $(VENV_torch) .venv/torch-*.stamp
 	$(PYTHON) -m venv $(VENV_torch)
 	$(VENV_torch)/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir \
-		torch==$(TORCH_VERSION) pytest==$(PYTEST_VERSION) numpy==$(NUMPY_VERSION) || \
+		torch==$(TORCH_VERSION) pytest==$(PYTEST_VERSION) numpy==$(NUMPY_VERSION) \
+		expecttest==$(EXPECTTEST_VERSION) || \
 		{ echo "test-torch: torch $(TORCH_VERSION) can't be installed; nothing of tests/torch was tried" >&2; exit 1; }
 	@touch $@
 
@@ -63,6 +66,7 @@ torch-venv: python-package $(TORCH_STAMP)
 
 test-torch: torch-venv ## Test the backend of torch.distributed; installs torch, 5 GB
 	$(VENV_torch)/bin/python -m pytest -q -p no:cacheprovider tests/torch
+	$(VENV_torch)/bin/python tests/torch/conformance.py
 
 bench-torch: torch-venv ## Time the backend of torch.distributed beside Gloo
 	$(VENV_torch)/bin/python bench/torch_gloo.py

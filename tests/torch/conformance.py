@@ -17,8 +17,8 @@ import unittest
 
 # Tests that Gloo passes and this backend need not, and why.
 EXCLUDED = {
-    "test_ddp_logging_data_cpu": "DDP's logger shows torch's word for the kind of a backend, which is \"custom\" for every "
-                                 "one that torch does not bring",
+    "test_ddp_logging_data_cpu":
+        "DDP's logger shows torch's word for the kind of a backend: \"custom\" for all that torch does not bring",
 }
 
 # In a run of its own: over which backend.
@@ -133,7 +133,8 @@ def main():
     for name in missing:
         reason = EXCLUDED.get(name)
         text = over["tributary"].get(name, {}).get("text", "it was not run")
-        print(f"{name}: " + (f"excluded: {reason}" if reason else f"Gloo passes, tributary does not\n{last_error(text)}"))
+        failed = f"Gloo passes, tributary does not\n{last_error(text)}"
+        print(f"{name}: {f'excluded: {reason}' if reason else failed}")
     needless = [name for name in EXCLUDED if name in over["tributary"] and name not in missing]
     for name in needless:
         print(f"{name}: is excluded, and passes: take it off the list")

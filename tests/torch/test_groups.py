@@ -31,8 +31,9 @@ def torchrun(tmp_path, text, *options, processes=2, **environment):
     """What a program prints."""
     program = tmp_path / "program.py"
     program.write_text(textwrap.dedent(text))
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--master-port",
-               ranks.free_address().split(":")[1], *options, program]
+    port = ranks.free_address().split(":")[1]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes),
+               "--master-port", port, *options, program]
     kept = {name: value for name, value in os.environ.items() if name not in ranks.FOREIGN}
     done = subprocess.run(command, capture_output=True, text=True, timeout=ranks.TIMEOUT_S, env=kept | environment)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -61,7 +62,8 @@ RESTARTS = """
 @pytest.mark.parametrize("shares_store", ["0", "1"])
 def test_torchrun_restarts_a_job(tmp_path, shares_store):
     out = torchrun(tmp_path, RESTARTS, "--max-restarts", "3", TORCH_DISABLE_SHARE_RDZV_TCP_STORE=shares_store)
-    assert sorted(re.findall(r"attempt \d, rank \d: done", out)) == [f"attempt 2, rank {rank}: done" for rank in range(2)]
+    done = sorted(re.findall(r"attempt \d, rank \d: done", out))
+    assert done == [f"attempt 2, rank {rank}: done" for rank in range(2)]
 
 
 def again(rank, size, address):

@@ -1,9 +1,15 @@
 """Goal: the backend is there by its name alone, for one kind of device beside another backend, and training goes on
 without a rank that died. Method: programs that torchrun starts, which import nothing of this package."""
 
+import pathlib
+import subprocess
+import sys
 import textwrap
 
+import ranks
 from test_groups import torchrun
+
+EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples/ddp_survivor.py"
 
 BY_NAME = """
     import sys
@@ -57,6 +63,8 @@ SHRINKS = """
     assert lost == 1
     group = dist.shrink_group([lost], shrink_flags=FLAGS)
     assert dist.get_world_size() == size - 1 and dist.get_rank() == (0 if rank == 0 else rank - 1)
+    # torch takes a group that is marked "gloo" for Gloo's class in C++.
+    assert dist.group.WORLD.name() == "custom"
     tensor = torch.ones(4)
     dist.all_reduce(tensor)
     assert (tensor == size - 1).all()
@@ -74,3 +82,10 @@ def test_training_goes_on_without_a_rank_that_died(tmp_path):
     for flags in ("0", "1"):
         out = torchrun(tmp_path, textwrap.dedent(SHRINKS).replace("FLAGS", flags), processes=3)
         assert "rank 0 went on" in out and "rank 2 went on" in out
+
+
+def test_the_example_of_a_survivor():
+    command = [sys.executable, EXAMPLE, "--at", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=ranks.TIMEOUT_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rank 2 goes on without rank 1" in done.stdout and "step 20 with 2 ranks" in done.stdout

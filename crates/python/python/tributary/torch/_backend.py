@@ -137,10 +137,9 @@ class TributaryBackend(LibraryCollectives, PairwiseCollectives, Backend):
 
     def abort(self):
         """Gives the group up at all ranks."""
-        self._transfers.close(is_aborted=True)
         with contextlib.suppress(Exception):
             self._communicator.abort()
-        _in_use.discard(self)
+        self._transfers.close(is_aborted=True)
 
     def shutdown(self):
         """Leaves the group."""

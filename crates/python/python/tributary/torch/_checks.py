@@ -9,7 +9,7 @@ def check(tensors):
         if tensor.device.type != "cpu":
             raise TypeError(f"a tensor is on {tensor.device}; the backend tributary takes those of the processor")
         if tensor.layout != torch.strided:
-            raise TypeError(f"a tensor is {tensor.layout} (sparse); this call of the backend tributary takes dense ones")
+            raise TypeError(f"a tensor is {tensor.layout} (sparse); the backend tributary takes dense ones here")
 
 
 def one(tensors):

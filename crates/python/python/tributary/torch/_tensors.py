@@ -22,8 +22,6 @@ def as_bytes(tensor):
 def dense(tensor):
     """A tensor's elements in one piece of memory, apart from any graph: itself, or a copy."""
     plain = tensor.detach()
-    if plain.is_conj() or plain.is_neg():
-        plain = plain.resolve_conj().resolve_neg()
     return plain if plain.is_contiguous() else plain.contiguous()
 
 
@@ -65,8 +63,8 @@ def lie_together(tensors):
     """Whether tensors of one type fill one piece of memory, in order."""
     storage, at = tensors[0].untyped_storage().data_ptr(), tensors[0].data_ptr()
     for tensor in tensors:
-        if (not tensor.is_contiguous() or tensor.data_ptr() != at or tensor.is_conj() or tensor.is_neg()
-                or tensor.dtype != tensors[0].dtype or tensor.untyped_storage().data_ptr() != storage):
+        if (tensor.dtype != tensors[0].dtype or not tensor.is_contiguous() or tensor.data_ptr() != at
+                or tensor.untyped_storage().data_ptr() != storage):
             return False
         at += tensor.numel() * tensor.element_size()
     return True
