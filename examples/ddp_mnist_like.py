@@ -14,8 +14,6 @@ import torch.distributed as dist
 import torch.nn.functional as functional
 from torch.nn.parallel import DistributedDataParallel
 
-import tributary.torch  # noqa: F401  (registers the backend)
-
 # Digits on 3 by 5 points, a bit a point from the top left.
 GLYPHS = [0x7B6F, 0x2C97, 0x73E7, 0x73CF, 0x5BC9, 0x79CF, 0x79EF, 0x7249, 0x7BEF, 0x7BCF]
 BATCH = 64

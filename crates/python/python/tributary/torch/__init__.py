@@ -4,8 +4,8 @@
 
     dist.init_process_group("tributary")
 
-torch 2.15 and newer find it by its name alone. Before, `import tributary.torch` registers it. The book's page on
-PyTorch says what it carries, and how.
+torch 2.15 finds it by its name alone; importing this module registers it, too. The book's page on PyTorch says what it
+carries, and how.
 """
 
 import torch.distributed as dist
