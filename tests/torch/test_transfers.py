@@ -225,6 +225,25 @@ def test_a_rank_that_leaves_is_named():
     ranks.run(ends_early, 3, "left")
 
 
+def given_up(rank, size, address, go_on):
+    join(rank, size, address, 60)
+    tensor = torch.zeros(1)
+    dist.send(tensor, 1) if rank == 0 else dist.recv(tensor, 0)
+    if rank == 0:
+        ranks.await_file(go_on)
+        dist.distributed_c10d._get_default_group().abort()
+        return
+    # Rank 0 is not lost: nobody is to shrink the group by it.
+    work = dist.irecv(tensor, 0)
+    go_on.touch()
+    with pytest.raises(tributary.AbortedError, match="was given up by rank 0"):
+        work.wait()
+
+
+def test_a_group_that_is_given_up(tmp_path):
+    ranks.run(given_up, 2, tmp_path / "go on")
+
+
 def empty(rank, size, address):
     join(rank, size, address, 20)
     outputs = [torch.empty(0) for _ in range(size)]

@@ -131,9 +131,9 @@ class Communicator:
     ) -> Communicator:
         """Meets the other ranks through a store of torch.distributed. Collective.
 
-        `prefix` is this communicator's own in the store; one that is closed leaves it free for the next. `parent` is
-        a communicator that has these ranks among its own: the new one shares its place at the manager. Either all
-        ranks pass it or none does. Waits as long as the store does.
+        `prefix` is this communicator's own in the store; one that is closed leaves it free for the next. `parent`
+        is a communicator that has these ranks among its own: the new one shares its place at the manager. Either
+        all ranks pass it or none does. Waits as long as the store does.
 
         Raises SetUpError.
         """

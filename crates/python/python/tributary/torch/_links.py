@@ -23,6 +23,10 @@ class LinkLostError(Exception):
     """The other end is closed, or its host does not answer."""
 
 
+class GivenUpError(LinkLostError):
+    """The rank at the other end has given the group up."""
+
+
 class Link:
     """One connection. `on_frame(link, kind, tag, number, length)` is called for each header; for DATA it returns the
     memory for the payload, or None if nobody wants it, and what to call once the payload is there."""

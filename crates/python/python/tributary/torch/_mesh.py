@@ -13,8 +13,8 @@ import struct
 import threading
 import time
 
-from .._tributary import own_address
-from ._links import ABORT, HELLO, LEAVE, Link, LinkLostError, watch
+from .._tributary import TributaryError, own_address
+from ._links import ABORT, HELLO, LEAVE, GivenUpError, Link, LinkLostError, watch
 
 # A rank's secret, port and address.
 CARD = struct.Struct("<16sH62s")
@@ -26,14 +26,14 @@ LEAVE_S = 1
 
 
 class Mesh:
-    """Connections by rank. `on_frame(rank, kind, tag, number, length)` is as for a `Link`, `on_lost(rank, reason)` is
+    """Connections by rank. `on_frame(rank, kind, tag, number, length)` is as for a `Link`, `on_lost(rank, error)` is
     called once for a rank that can no longer be reached, and `on_time()` says how long the thread may sleep. All three
     run on the mesh's thread, which starts with the first `post`."""
 
     def __init__(self, group, on_frame, on_lost, on_time):
         self._own, self._on_frame, self._on_lost, self._on_time = group.rank, on_frame, on_lost, on_time
         self._secret = os.urandom(16)
-        self._listener, host, self._problem = listen(group)
+        self._listener, host = listen(group)
         port = self._listener.getsockname()[1] if self._listener else 0
         cards = bytearray(CARD.size * group.size)
         group.allgather(CARD.pack(self._secret, port, host.encode()), cards)
@@ -90,12 +90,12 @@ class Mesh:
         if rank not in self._links:
             secret, port, host = self._cards[rank]
             if not port:
-                self._lose(rank, self._problem or "its host has no address for others (TRIBUTARY_HOST_ADDRESS)")
+                self._lose(rank, LinkLostError("its host has no address for others (TRIBUTARY_HOST_ADDRESS)"))
                 return False
             try:
                 link = Link.connect((host.rstrip(b"\0").decode(), port), self._handle, rank)
             except LinkLostError as error:
-                self._lose(rank, str(error))
+                self._lose(rank, error)
                 return False
             link.put(HELLO, self._own, *SECRET.unpack(secret))
             self._links[rank] = [link]
@@ -104,15 +104,16 @@ class Mesh:
 
     def drop(self, rank, reason):
         """Gives a rank up."""
-        self._lose(rank, reason)
+        self._lose(rank, LinkLostError(reason))
 
     def _serve(self):
         try:
             self._run()
         except BaseException as error:
             # A fault of this module. Nobody may wait for a thread that is gone.
-            for rank in range(len(self._cards)):
-                self._lose(rank, f"this rank's transfers have failed: {error!r}")
+            self._has_left = True
+            for rank in set(range(len(self._cards))) - {self._own}:
+                self._lose(rank, LinkLostError(f"this rank's transfers have failed: {error!r}"))
             raise
         finally:
             self._close()
@@ -173,14 +174,14 @@ class Mesh:
             if link in self._strangers:
                 self._turn_away(link)
             else:
-                self._lose(link.rank, str(error))
+                self._lose(link.rank, error)
 
     def _write(self, link):
         try:
             if link.is_connected or self._is_decided(link):
                 link.write()
         except LinkLostError as error:
-            self._lose(link.rank, str(error))
+            self._lose(link.rank, error)
             return
         if link.socket.fileno() >= 0:
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.wants_write else 0)
@@ -197,9 +198,10 @@ class Mesh:
         if link.rank is None:
             self._admit(link, kind, tag, SECRET.pack(number, length))
             return None
-        if kind in (LEAVE, ABORT):
-            word = "has given the group up" if kind == ABORT else "has left the group"
-            raise LinkLostError(f"it {word} (connection closed)")
+        if kind == ABORT:
+            raise GivenUpError
+        if kind == LEAVE:
+            raise LinkLostError("it has left the group (connection closed)")
         return self._on_frame(link.rank, kind, tag, number, length)
 
     def _admit(self, link, kind, rank, secret):
@@ -210,14 +212,14 @@ class Mesh:
         link.rank = rank
         self._links.setdefault(rank, []).append(link)
 
-    def _lose(self, rank, reason):
+    def _lose(self, rank, error):
         if rank in self.lost:
             return
-        self.lost[rank] = reason
+        self.lost[rank] = error
         for link in self._links.pop(rank, []):
             self._selector.unregister(link.socket)
             link.close()
-        self._on_lost(rank, reason)
+        self._on_lost(rank, error)
 
     def _say_goodbye(self, kind):
         for links in list(self._links.values()):
@@ -238,12 +240,12 @@ class Mesh:
 
 
 def listen(group):
-    """A listening socket at a port that the system chooses, its address, and what went wrong if there is none."""
+    """A listening socket at a port of the system's choice, and its address; None where others can't reach this host."""
     try:
         host = "127.0.0.1" if group.is_on_one_host else own_address()
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.create_server((host, 0), family=family, backlog=max(128, group.size))
-        listener.setblocking(False)
-        return listener, host, None
-    except Exception as error:
-        return None, "", str(error)
+    except TributaryError:
+        return None, ""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, 0), family=family, backlog=max(128, group.size))
+    listener.setblocking(False)
+    return listener, host

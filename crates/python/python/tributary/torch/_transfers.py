@@ -9,7 +9,7 @@ import threading
 import time
 
 from .._tributary import AbortedError, RankLostError, call_beside
-from ._links import DATA, OFFER, REFUSE, TAKE, WITHDRAW, LinkLostError
+from ._links import DATA, OFFER, REFUSE, TAKE, WITHDRAW, GivenUpError, LinkLostError
 from ._mesh import Mesh
 
 
@@ -268,7 +268,7 @@ class Transfers:
             # Nothing may be written to a tensor that the program has back.
             self._mesh.drop(key[0], f"{receive.batch.name} ended in the middle: {error}")
 
-    def _handle_lost(self, rank, reason):
+    def _handle_lost(self, rank, error):
         self._offers = [offer for offer in self._offers if offer[0] != rank]
         is_last = len(self._mesh.lost) == self._size - 1
         concerned = [send.batch for send in self._sends.values() if send.rank == rank]
@@ -279,12 +279,14 @@ class Transfers:
         self._taken = {key: receive for key, receive in self._taken.items() if key[0] != rank}
         self._arriving.pop(rank, None)
         for batch in concerned:
-            self._end(batch, self._error_of(rank, reason))
+            self._end(batch, self._error_of(rank, error))
 
-    def _error_of(self, rank, reason):
-        error = RankLostError(f"rank {rank} of {self._label} was lost: {reason}")
-        error.rank = rank
-        return error
+    def _error_of(self, rank, error):
+        if isinstance(error, GivenUpError):
+            return AbortedError(f"{self._label} was given up by rank {rank}")
+        lost = RankLostError(f"rank {rank} of {self._label} was lost: {error}")
+        lost.rank = rank
+        return lost
 
     def _look_at_time(self):
         """Ends what has taken too long. How long there is nothing to look at; None if nothing is outstanding."""

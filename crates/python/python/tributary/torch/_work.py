@@ -1,5 +1,6 @@
 """Work: what torch.distributed waits for, and the watch over operations that take too long."""
 
+import functools
 import sys
 import threading
 import time
@@ -91,7 +92,7 @@ class TributaryWork(Work):
         if is_new:
             self._when_over(lambda: over.set_result(None))
         if is_called_by_torch(sys._getframe(1)):
-            return _typed.after(self._future, self._result)
+            return typed().after(self._future, self._result)
         return self._future
 
     def _when_over(self, action):
@@ -136,14 +137,20 @@ class TributaryWork(Work):
 # torch's own hooks in C++ take only a future whose type says that it is a list of tensors. A future of Python's has no
 # such type; one of TorchScript has. Its callbacks run on threads of which there are few, so it is for hooks in C++
 # alone: those wait for nothing.
-_typed = torch.jit.CompilationUnit("""
+TYPED = """
 def tensors_of_operation(over: Future[int], tensors: List[Tensor]) -> List[Tensor]:
     torch.jit.wait(over)
     return tensors
 
 def after(over: Future[int], tensors: List[Tensor]) -> Future[List[Tensor]]:
     return torch.jit.fork(tensors_of_operation, over, tensors)
-""")
+"""
+
+
+@functools.cache
+def typed():
+    """The functions of TYPED."""
+    return torch.jit.CompilationUnit(TYPED)
 
 
 def is_called_by_torch(caller):
