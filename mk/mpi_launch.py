@@ -18,6 +18,9 @@ SETTINGS = {
     "MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1",
     "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT": "10",
     "TRIBUTARY_TIMES": "off",
+    # Programs that test the library make many communicators and use each a few times.
+    "TRIBUTARY_COMMUNICATORS_EAGER": "32",
+    "TRIBUTARY_COMMUNICATORS_AFTER": "1",
 }
 
 # Variables that a surrounding run of tributary, or a person, may have set. A test must not inherit them.

@@ -64,7 +64,6 @@ typedef struct {
     MPI_Datatype strided;
     unsigned char *send;
     unsigned char *receive;
-    int starts_left; /* of a persistent one */
 } pending;
 
 /* ---- Random numbers: one stream that all ranks share, and one of each rank. ---- */
@@ -106,10 +105,14 @@ static call draw(uint64_t *state, const group *groups, int comm) {
     made.in_place = below(state, 3) == 0;
     made.strided = below(state, 4) == 0;
     made.root = (int)below(state, 1024) % (groups[comm].size > 0 ? groups[comm].size : 1);
+    bool fits;
     do {
         made.type = &value_types[below(state, value_types_count)];
         made.op = &value_operators[below(state, value_operators_count)];
-    } while (!value_type_exists(made.type) || (made.type->operators & made.op->set) == 0);
+        /* Of a pair, the bytes between its parts are not moved; nor are those behind a long double of ten. */
+        fits = is_reduction(made.what) || (made.type->location.bytes == 0 &&
+                                           strstr(made.type->name, "LONG_DOUBLE") == NULL);
+    } while (!fits || !value_type_exists(made.type) || (made.type->operators & made.op->set) == 0);
     return made;
 }
 
@@ -155,7 +158,6 @@ static pending prepare(call made, group members) {
         MPI_Type_vector((int)made.count, 1, 2, made.type->handle, &it.strided);
         MPI_Type_commit(&it.strided);
     }
-    it.starts_left = made.how == PERSISTENT ? 1 + (int)(made.salt % 3) : 1;
     fill(&it);
     return it;
 }
@@ -287,19 +289,26 @@ static int await(MPI_Request *request) {
 /* ---- Right programs ---- */
 
 static void finish(pending *it) {
-    for (;;) {
-        check_equal(MPI_SUCCESS, await(&it->request), "what waiting returns");
-        compare(it);
-        if (--it->starts_left == 0) {
-            break;
-        }
-        fill(it);
-        MPI_Start(&it->request);
-    }
+    check_equal(MPI_SUCCESS, await(&it->request), "what waiting returns");
+    compare(it);
     if (it->made.how == PERSISTENT) {
         MPI_Request_free(&it->request);
     }
     release(it);
+}
+
+/*
+ * Starts a persistent call: up to twice to its end, and once more. Each start has a place in the order of its
+ * communicator's calls, so all are here.
+ */
+static void start(pending *it) {
+    for (uint64_t more = it->made.salt % 3; more > 0; more--) {
+        MPI_Start(&it->request);
+        check_equal(MPI_SUCCESS, await(&it->request), "what waiting for a persistent call returns");
+        compare(it);
+        fill(it);
+    }
+    MPI_Start(&it->request);
 }
 
 static int make_groups(group *groups) {
@@ -334,7 +343,7 @@ static void run_right(int program) {
         pending it = prepare(made, groups[comm]);
         check_equal(MPI_SUCCESS, make(&it), "what the call returns");
         if (made.how == PERSISTENT) {
-            MPI_Start(&it.request);
+            start(&it);
         }
         if (made.how == BLOCKING) {
             compare(&it);
@@ -342,16 +351,10 @@ static void run_right(int program) {
         } else {
             started[count++] = it;
         }
-        bool is_full = count == PENDING_MAX;
-        while (count > 0 && (is_full || below(&own_state, 3) == 0)) {
-            size_t at = is_full ? 0 : below(&own_state, (size_t)count);
-            /* A persistent one that is started again has a place in the order of its communicator's calls. */
-            if (!is_full && started[at].starts_left > 1) {
-                break;
-            }
+        while (count > 0 && (count == PENDING_MAX || below(&own_state, 3) == 0)) {
+            size_t at = below(&own_state, (size_t)count);
             finish(&started[at]);
             started[at] = started[--count];
-            is_full = false;
         }
     }
     for (int at = 0; at < count; at++) {

@@ -97,7 +97,8 @@ mod tests {
     #[test]
     fn long_texts_are_cut_at_a_character() {
         assert_eq!(printable_within("größe", 7), "größe");
-        for (bytes_max, shown) in [(6, "gr…"), (5, "gr…"), (4, "g…"), (3, "…"), (0, "…")] {
+        for (bytes_max, shown) in [(6, "gr…"), (5, "gr…"), (4, "g…"), (3, "…"), (0, "…")]
+        {
             assert_eq!(printable_within("größe", bytes_max), shown);
         }
         assert_eq!(printable_within("\x1b\x1b\x1b\x1b", 12), "\\u{1b}\\u{…");
