@@ -131,8 +131,9 @@ fn ranks_that_call_different_operations_are_told_and_named() {
                 {
                     continue;
                 }
-                let is_even = (index + other) % 2 == 0;
-                let policy = if ranks == 2 && is_even { Policy::Spin } else { Policy::Sleep };
+                // Spinning is slow where the machine has other work: a few of them.
+                let spins = ranks == 2 && (index + other) % 5 == 0;
+                let policy = if spins { Policy::Spin } else { Policy::Sleep };
                 let outcomes = outcomes(ranks, policy, index, other);
                 if index == other {
                     assert!(outcomes.iter().all(Result::is_ok), "{ranks} {index}: {outcomes:?}");
