@@ -132,6 +132,7 @@ PROGRAMS = (
             launcher=("--with-ft", "ulfm")),
     Program("fuzz", ((2, 1, ()), (4, 1, ()), (4, 2, ())),
             settings=(("MPI_FUZZ_RIGHT", "40"), ("MPI_FUZZ_WRONG", "40"), ("TRIBUTARY_COMMUNICATORS_EAGER", "60000"))),
+    Program("stream_circle", ((4, 2, ()),), settings=(("TRIBUTARY_STREAM_MIN", "4096"),)),
     Program("no_finalize", offloads=False, abrupt=True),
     Program("overhead", ((1, 1, ()),), offloads=False),
     # Each rank has a core here, so the plain MPI may spin.

@@ -75,6 +75,53 @@ def test_a_host_that_dies_is_named():
     assert isinstance(ranks.run(host_dies, 2, environment=environment)[1], ranks.Died)
 
 
+def goes_first(rank, size, address, victim, way):
+    all_ranks = tributary.Communicator.connect(address, rank, size)
+    if rank == victim:
+        if way == "dies":
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0.3)
+        all_ranks.close()
+        return
+    with pytest.raises(tributary.HostLostError) as raised:
+        all_ranks.barrier()
+    assert raised.value.host.endswith(f"#{victim}"), raised.value.host
+
+
+@pytest.mark.parametrize("way", ["dies", "leaves"])
+@pytest.mark.parametrize("victim", [0, 1, 3])
+def test_a_host_that_goes_before_its_first_operation_is_named(victim, way):
+    environment = {"TRIBUTARY_HOSTS": "4", "TRIBUTARY_BETWEEN_HOSTS": "direct",
+                   "TRIBUTARY_HOST_ADDRESS": "127.0.0.1"}
+    outcomes = ranks.run(goes_first, 4, victim, way, environment=environment)
+    assert isinstance(outcomes[victim], ranks.Died) == (way == "dies")
+
+
+def dies_with_a_worker(rank, size, address, worker):
+    all_ranks = tributary.Communicator.connect(address, rank, size)
+    all_ranks.barrier()
+    if rank == 1:
+        child = os.fork()
+        if child == 0:
+            time.sleep(60)
+            os._exit(0)
+        worker.with_suffix(".new").write_text(str(child))
+        worker.with_suffix(".new").rename(worker)
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(tributary.HostLostError):
+        all_ranks.barrier()
+    ranks.await_file(worker)
+    child = int(worker.read_text())
+    os.kill(child, signal.SIGKILL)  # it lived until now, or this raises
+
+
+def test_a_death_is_heard_while_a_forked_worker_lives_on(tmp_path):
+    environment = {"TRIBUTARY_HOSTS": "2", "TRIBUTARY_BETWEEN_HOSTS": "direct",
+                   "TRIBUTARY_HOST_ADDRESS": "127.0.0.1"}
+    outcomes = ranks.run(dies_with_a_worker, 2, tmp_path / "worker", environment=environment)
+    assert isinstance(outcomes[1], ranks.Died)
+
+
 def late(rank, size, address):
     all_ranks = tributary.Communicator.connect(address, rank, size)
     if rank == 1:
