@@ -134,6 +134,14 @@ impl Call {
         Self(kind as u64 | u64::from(kernel) << KIND_BITS | shape << (KIND_BITS + KERNEL_BITS))
     }
 
+    /// The same for what fits a short slot, whose length has no bits to fold.
+    #[inline]
+    pub(super) fn of_short(kind: CallKind, kernel: u16, len_bytes: usize, root: u32) -> Self {
+        debug_assert!(len_bytes < EXACT_BYTES);
+        let shape = len_bytes as u64 ^ root_bits(root);
+        Self(kind as u64 | u64::from(kernel) << KIND_BITS | shape << (KIND_BITS + KERNEL_BITS))
+    }
+
     /// The same call behind others: its bits differ, as far as there are enough, if theirs do.
     #[inline]
     pub(super) fn behind(self, history: History) -> Self {
@@ -176,6 +184,7 @@ impl Call {
 }
 
 /// A root, spread over the bits that lengths use least.
+#[inline]
 fn root_bits(root: u32) -> u64 {
     u64::from(root.reverse_bits() >> (u32::BITS - SHAPE_BITS))
 }
@@ -189,7 +198,7 @@ impl History {
     #[inline]
     pub(super) fn and(self, call: Call) -> Self {
         // The golden ratio: every bit of a call reaches the highest bits.
-        Self((self.0.rotate_left(7) ^ (call.0 + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        Self((self.0 ^ call.0).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 }
 

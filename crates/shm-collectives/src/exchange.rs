@@ -5,7 +5,7 @@
 use std::mem::MaybeUninit;
 use std::{ptr, slice};
 
-use super::call::{Call, CallKind};
+use super::call::Call;
 use super::combine::Combine;
 use super::copy::copy;
 use super::operation::{Action, Operation};
@@ -20,6 +20,8 @@ pub struct Exchange {
     pub(super) source: *const u8,
     pub(super) target: *mut u8,
     pub(super) len_bytes: usize,
+    /// What the other rank must call, too.
+    pub(super) call: Call,
 }
 
 impl Exchange {
@@ -32,16 +34,7 @@ impl Exchange {
             _ => return None,
         };
         let fits = (shortest..=RINGS[EXCHANGE_RING].capacity_bytes).contains(&len_bytes);
-        fits.then_some(Self { kernel, source, target, len_bytes })
-    }
-
-    /// What the other rank must call, too.
-    #[inline]
-    pub(super) fn call(&self) -> Call {
-        match self.kernel {
-            Some(kernel) => Call::new(CallKind::Allreduce, kernel.number(), self.len_bytes, 0),
-            None => Call::BARRIER,
-        }
+        fits.then(|| Self { kernel, source, target, len_bytes, call: Call::of(operation) })
     }
 
     /// Takes the result if the peer has come.

@@ -98,7 +98,7 @@ impl HostGroup {
         if self.rings.ranks != 2 || !fits || !self.is_ready() {
             return None;
         }
-        self.rings.begin(Call::new(CallKind::Allreduce, kernel.number(), len_bytes, 0));
+        self.rings.begin(Call::of_short(CallKind::Allreduce, kernel.number(), len_bytes, 0));
         // SAFETY: `source` is valid for `len_bytes` by the contract of `run`, and no caller's
         // buffer lies in the segment; an exchange slot is free in its step, and `own_slot` gives
         // its only slice.
@@ -145,20 +145,23 @@ impl HostGroup {
         if from >= self.rings.ranks || !self.is_one_line(len_bytes) || !self.is_ready() {
             return None;
         }
-        self.rings.begin(Call::new(CallKind::Broadcast, 0, len_bytes, from));
+        self.rings.begin(Call::of_short(CallKind::Broadcast, 0, len_bytes, from));
         if self.rings.local_rank == from {
             // SAFETY: `source` is valid for `len_bytes` by the contract of `run`, and fits a line,
             // checked above.
             return Some(unsafe { self.send_line(source, len_bytes) });
         }
-        if !self.rings.is_filled(LINE_RING, from) {
-            let action = Action::Broadcast { from };
-            let operation = Operation { action, source, target, len_bytes };
-            // SAFETY: `target` is valid for `len_bytes` until this call returns, by the contract of `run`.
-            return Some(unsafe { self.await_broadcast(operation) });
+        let call = self.rings.call();
+        if let Err(lost) = self.await_slot_of(LINE_RING, from) {
+            return Some(Err(lost));
+        }
+        if self.rings.call() != call {
+            // SAFETY: `target` is valid for `len_bytes`, and so for less, until this call returns, by the contract of
+            // `run`.
+            return Some(unsafe { self.receive_shorter(from, target) });
         }
         let step = self.rings.step(LINE_RING);
-        // SAFETY: `is_filled` has seen the flag of `from`; `target` is valid for `len_bytes` by
+        // SAFETY: `await_slot_of` has seen the flag of `from`; `target` is valid for `len_bytes` by
         // the contract of `run`, and apart from the segment.
         unsafe {
             let line = self.rings.slot(LINE_RING, from, step, len_bytes);
@@ -186,7 +189,7 @@ impl HostGroup {
         if to >= self.rings.ranks || !self.is_one_line(len_bytes) || !self.is_ready() {
             return None;
         }
-        self.rings.begin(Call::new(CallKind::Reduce, kernel.number(), len_bytes, to));
+        self.rings.begin(Call::of_short(CallKind::Reduce, kernel.number(), len_bytes, to));
         if self.rings.local_rank != to {
             // SAFETY: `source` is valid for `len_bytes` by the contract of `run`, and fits a line,
             // checked above.
@@ -320,12 +323,15 @@ impl HostGroup {
         self.wait_for(Awaited { peer, ring: EXCHANGE_RING, step, event: AwaitedEvent::Filled })
     }
 
-    /// Waits for a broadcast that this rank has begun, as an operation in progress, which may become a shorter one.
+    /// Takes part in a broadcast that has turned out to be shorter than this rank expected.
     ///
     /// # Safety
-    /// As [`run`](Self::run).
-    #[inline(never)]
-    unsafe fn await_broadcast(&mut self, operation: Operation) -> Result<(), Lost> {
+    /// `target` is valid for the length that was expected, until this call returns.
+    #[cold]
+    unsafe fn receive_shorter(&mut self, from: u32, target: *mut u8) -> Result<(), Lost> {
+        let len_bytes = self.rings.broadcast_bytes(from);
+        let (action, source) = (Action::Broadcast { from }, ptr::null());
+        let operation = Operation { action, source, target, len_bytes };
         self.running = Staged::new(operation, self.rings.ranks).map(Job::Staged);
         self.complete()
     }

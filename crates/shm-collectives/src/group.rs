@@ -5,7 +5,7 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use super::call::Call;
+use super::call::{Call, CallKind};
 use super::disagreement;
 use super::failure::{Lost, LostCause};
 use super::job::Job;
@@ -207,25 +207,36 @@ impl HostGroup {
     }
 
     fn check_awaited_peer(&mut self, awaited: Awaited) -> Result<(), Lost> {
-        if let Some(Job::Staged(staged)) = &self.running
-            && let Some(operation) = staged.as_awaited_broadcast()
-            && let Some(shorter) = self.shorter_broadcast(awaited, operation)
-        {
-            self.rings.begin_instead(Call::of(&shorter));
-            self.running = Job::new(shorter, &self.rings);
+        if self.adopt_shorter_broadcast(awaited) {
             return Ok(());
         }
         let outcome = self.liveness.check_awaited_peer(&self.rings, awaited);
         self.abandon_if_lost(outcome)
     }
 
-    /// The broadcast that this rank has to take part in instead of the one that it waits for, because the root's is
-    /// shorter; none if that is not so.
-    fn shorter_broadcast(&self, awaited: Awaited, operation: Operation) -> Option<Operation> {
-        let Action::Broadcast { from } = operation.action else { return None };
-        let len_bytes = operation.len_bytes;
-        let len_bytes = disagreement::shorter_broadcast(&self.rings, awaited, from, len_bytes)?;
-        Some(Operation { len_bytes, ..operation })
+    /// Takes part in the root's broadcast instead of the one that this rank waits for, if the root's is shorter. Whether it
+    /// is: then the call is another one.
+    fn adopt_shorter_broadcast(&mut self, awaited: Awaited) -> bool {
+        // The fast path has no operation in progress. Its broadcasts say in their call how long they are.
+        let (from, expected, operation) = match &self.running {
+            None if self.rings.call().called().kind == CallKind::Broadcast => {
+                (awaited.peer, self.rings.broadcast_bytes(awaited.peer), None)
+            }
+            Some(Job::Staged(staged)) => match staged.as_awaited_broadcast() {
+                Some(operation @ Operation { action: Action::Broadcast { from }, .. }) => {
+                    (from, operation.len_bytes, Some(operation))
+                }
+                _ => return false,
+            },
+            _ => return false,
+        };
+        let shorter = disagreement::shorter_broadcast(&self.rings, awaited, from, expected);
+        let Some(len_bytes) = shorter else { return false };
+        self.rings.begin_instead(Call::new(CallKind::Broadcast, 0, len_bytes, from));
+        if let Some(operation) = operation {
+            self.running = Job::new(Operation { len_bytes, ..operation }, &self.rings);
+        }
+        true
     }
 
     #[inline]

@@ -68,7 +68,7 @@ impl HostGroup {
             return false;
         }
         let &Exchange { kernel, source, len_bytes, .. } = exchange;
-        self.rings.begin(exchange.call());
+        self.rings.begin(exchange.call);
         if kernel.is_some() {
             // SAFETY: `source` is valid for `len_bytes` by the contract of `start`, and no caller's
             // buffer lies in the segment; an exchange slot is free in its step, and `own_slot` gives

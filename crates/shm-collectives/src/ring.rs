@@ -93,6 +93,11 @@ impl Rings {
         self.begin(call);
     }
 
+    /// The length of the broadcast from `root` that this rank takes part in, if it is a short one.
+    pub(super) fn broadcast_bytes(&self, root: u32) -> usize {
+        self.call.broadcast_bytes(root, self.history_before)
+    }
+
     /// What this rank did before what it does.
     pub(super) fn history_before(&self) -> History {
         self.history_before
