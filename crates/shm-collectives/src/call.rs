@@ -13,6 +13,8 @@ const BITS: u32 = 32;
 const KIND_BITS: u32 = 4;
 const KERNEL_BITS: u32 = 9;
 const SHAPE_BITS: u32 = BITS - KIND_BITS - KERNEL_BITS;
+/// Bits of a root; that of a transfer is folded to them.
+const ROOT_BITS: u32 = 10;
 /// The call of a shorter operation tells its exact length.
 pub(super) const EXACT_BYTES: usize = 1 << SHAPE_BITS;
 
@@ -183,10 +185,10 @@ impl Call {
     }
 }
 
-/// A root, spread over the bits that lengths use least.
+/// A root, in the bits that short lengths do not use: a group has fewer ranks than these can tell apart.
 #[inline]
 fn root_bits(root: u32) -> u64 {
-    u64::from(root.reverse_bits() >> (u32::BITS - SHAPE_BITS))
+    u64::from(root) << (SHAPE_BITS - ROOT_BITS) & ((1 << SHAPE_BITS) - 1)
 }
 
 /// All calls so far, in one number.
