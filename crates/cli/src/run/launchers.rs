@@ -115,11 +115,13 @@ fn ranks(words: &[&str]) -> Option<usize> {
     words.get(at + 1)?.parse().ok()
 }
 
-/// The major version of Open MPI that a launcher says it is of: `mpirun (Open MPI) 5.0.8`; its newer launchers
-/// are of PRRTE.
+/// The major version of Open MPI that a launcher says it is of: `mpirun (Open MPI) 5.0.8`, or by another name
+/// `mpirun.openmpi (OpenRTE) 4.1.4`; its newer launchers are of PRRTE.
 fn major_version(says: &str) -> Option<u32> {
-    let line = says.lines().find(|line| line.contains("Open MPI") || line.contains("PRRTE"))?;
-    if !line.contains("Open MPI") {
+    const OWN_NUMBER: [&str; 2] = ["Open MPI", "OpenRTE"];
+    let has_own_number = |line: &str| OWN_NUMBER.iter().any(|name| line.contains(name));
+    let line = says.lines().find(|line| has_own_number(line) || line.contains("PRRTE"))?;
+    if !has_own_number(line) {
         return Some(5);
     }
     let number =
@@ -183,6 +185,8 @@ mod tests {
         let older = told(four, "mpirun --allow-run-as-root -np 4 ./app", small).unwrap();
         assert!(older.contains("add --oversubscribe") && !older.contains("root"), "{older}");
         assert!(told("prterun (PRRTE) 3.0.1", "mpirun -n 4 ./app", small).is_some());
+        let debian = told("mpirun.openmpi (OpenRTE) 4.1.4\n", "mpirun -n 4 ./app", small).unwrap();
+        assert!(debian.contains("add --oversubscribe"), "{debian}");
         for line in ["mpirun -n 4 ./app", "mpirun ./app"] {
             assert_eq!(told(five, line, large), None);
         }
