@@ -152,7 +152,7 @@ fn daemons_stop_cleanly_and_a_wrong_token_is_refused() {
     }
 }
 
-/// Whoever started a daemon from a terminal may close it.
+/// The person who started a daemon from a terminal may close it.
 #[test]
 fn a_hang_up_ends_no_daemon() {
     let daemons = Daemons::start(&["a"]);

@@ -1,4 +1,4 @@
-//! Who may call: the operator, readers and tenants, each by a token.
+//! Callers and what they may do: the operator, readers and tenants, each by a token.
 
 use std::sync::{Arc, OnceLock};
 
@@ -38,7 +38,7 @@ impl Role {
         }
     }
 
-    /// Who it is to the jobs that it starts; none if it may start none.
+    /// The caller as the owner of jobs that it starts; none if it may start none.
     fn owner(&self) -> Option<Caller> {
         match self {
             Self::Reader => None,

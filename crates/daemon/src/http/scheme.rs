@@ -35,7 +35,7 @@ impl Scheme {
     }
 }
 
-/// Who speaks plain HTTP over a network.
+/// A daemon that speaks plain HTTP over a network.
 #[derive(Clone, Copy)]
 pub(super) struct Stranger(pub(super) SocketAddr);
 

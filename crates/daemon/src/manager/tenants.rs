@@ -147,7 +147,7 @@ fn token_file(tenants: &Path, token_file: &Path) -> PathBuf {
     }
 }
 
-/// Who has a token already.
+/// The holder of a token that is given again.
 fn holder_of(token: &Token, tokens: &Tokens, tenants: &[Tenant]) -> Option<String> {
     let has = |tenant: &&Tenant| tenant.tokens.iter().any(|known| is_same(known, token));
     let twin = tenants.iter().find(has).map(|tenant| format!("tenant `{}`", tenant.name));

@@ -117,7 +117,7 @@ fn tenants_stream_beside_each_other() {
     assert_eq!(trees[1], trees[2], "groups of one tenant take the same lock");
 }
 
-/// A manager that has just started knows no job. Whoever names a number first must not get what nodes tell of it later.
+/// A manager that has just started knows no job. The first caller that names a number must not get what nodes tell of it later.
 #[test]
 fn nobody_squats_in_the_place_of_another_tenants_job_at_the_next_manager() {
     let mut before = site(TenantLimits::default());
