@@ -35,7 +35,7 @@ impl Scheme {
     }
 }
 
-/// A daemon that speaks plain HTTP over a network.
+/// A peer that speaks plain HTTP over a network.
 #[derive(Clone, Copy)]
 pub(super) struct Stranger(pub(super) SocketAddr);
 
