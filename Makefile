@@ -58,7 +58,6 @@ test-mpi: build mpi-venvs mpi-further mpi-debian mpi-planted mpi-check-preload m
 	$(PYTHON) tests/mpi/planted.py --tributary $(PROGRAM) --library $(CARGO_TARGET_DIR)/planted
 	$(PYTHON) tests/mpi/run.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/confined.py --tributary $(PROGRAM)
-	$(PYTHON) tests/mpi/absent.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/starting.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/times.py --tributary $(PROGRAM)
 

@@ -3,7 +3,8 @@
 
 With a profiler preloaded, compiled with AddressSanitizer, from a path with a space, with a long path of temporary
 files, without a system call that older kernels lack, behind a launcher instead of before it, on a machine that is too
-small for the ranks, and with reports to what is no file. Each must work, or say what is wrong.
+small for the ranks, with reports to what is no file, and with a rank that lacks the library. Each must work, or say what is
+wrong.
 """
 
 import json
@@ -177,7 +178,19 @@ def no_file(starts):
     expect(before == after and len(list(folder.iterdir())) == len(places), "a place is another now", f"{after}")
 
 
-STARTS = (profiler, sanitizer, spaces, long_temporary_path, without_pidfd, wrong_way_round, small_machine, no_file)
+def one_without_library(starts):
+    """As on a host that lacks the file: right results, by the MPI alone, and one line says which rank it is."""
+    words = []
+    for rank in range(3):
+        words += [":"] if rank > 0 else []
+        words += ["-n", "1", *(["env", "-u", "LD_PRELOAD"] if rank == 1 else []), starts.small]
+    output, _ = starts.start(starts.mpirun, *words)
+    expect(RIGHT in output, "no right results", output)
+    said = output.count("tributary: 1 of 3 ranks do not have this library (rank 1)")
+    expect(said == 1, f"{said} lines say who lacks the library", output)
+
+
+STARTS = (one_without_library, profiler, sanitizer, spaces, long_temporary_path, without_pidfd, wrong_way_round, small_machine, no_file)
 
 
 def main():
