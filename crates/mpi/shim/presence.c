@@ -23,6 +23,9 @@
 #define NAP_NS 50000
 /* Ranks that say on standard error that rank 0 lacks the library: nobody knows who else does. */
 #define TELLERS 4
+#define CONSEQUENCE                                                                                \
+    "collectives go to the underlying MPI. Is the file on every host, and does the launcher hand on " \
+    "LD_PRELOAD?"
 
 static double now_s(void) {
     struct timespec now;
@@ -37,8 +40,11 @@ static int tag_of(MPI_Comm comm) {
     return found ? *upper_bound : 32767; /* what MPI guarantees */
 }
 
-/* Waits until all of `requests` are complete, or `timeout_s` is over. Completed ones become MPI_REQUEST_NULL. */
-static void await(int count, MPI_Request *requests, double timeout_s) {
+/*
+ * Waits until all of `requests` are complete, or `timeout_s` is over. Completed ones become MPI_REQUEST_NULL. Returns how many
+ * are left.
+ */
+static int await(int count, MPI_Request *requests, double timeout_s) {
     const struct timespec nap = {.tv_nsec = NAP_NS};
     double deadline = now_s() + timeout_s;
     int left = 0;
@@ -58,6 +64,7 @@ static void await(int count, MPI_Request *requests, double timeout_s) {
             nanosleep(&nap, NULL);
         }
     }
+    return left;
 }
 
 /* Takes back a receive that nothing has matched. */
@@ -76,9 +83,8 @@ static void say_missing(int size, int missing, const MPI_Request *requests) {
         }
     }
     fprintf(stderr,
-            "tributary: %d of %d ranks do not have this library (rank %s%s); collectives go to the "
-            "underlying MPI. Is the file on every host, and does the launcher hand on LD_PRELOAD?\n",
-            missing, size, ranks, missing > named ? ", ..." : "");
+            "tributary: %d of %d ranks do not have this library (rank %s%s); " CONSEQUENCE "\n", missing,
+            size, ranks, missing > named ? ", ..." : "");
 }
 
 static bool collect(MPI_Comm comm, int size, int tag) {
@@ -91,11 +97,7 @@ static bool collect(MPI_Comm comm, int size, int tag) {
     for (int rank = 1; rank < size; rank++) {
         underlying.Irecv(&told[rank], 1, MPI_BYTE, rank, tag, comm, &requests[rank]);
     }
-    await(size, requests, PRESENCE_TIMEOUT_S);
-    int missing = 0;
-    for (int rank = 1; rank < size; rank++) {
-        missing += requests[rank] != MPI_REQUEST_NULL;
-    }
+    int missing = await(size, requests, PRESENCE_TIMEOUT_S);
     if (missing > 0) {
         say_missing(size, missing, requests);
     }
@@ -118,15 +120,12 @@ static bool ask(MPI_Comm comm, int rank, int tag) {
     MPI_Request answer;
     underlying.Irecv(&all, 1, MPI_BYTE, 0, tag, comm, &answer);
     underlying.Send(&here, 1, MPI_BYTE, 0, tag, comm);
-    await(1, &answer, ANSWER_TIMEOUT_S);
-    if (answer == MPI_REQUEST_NULL) {
+    if (await(1, &answer, ANSWER_TIMEOUT_S) == 0) {
         return all == 1;
     }
     take_back(&answer);
     if (rank <= TELLERS) {
-        fprintf(stderr,
-                "tributary: rank 0 does not have this library; collectives go to the underlying MPI. Is the "
-                "file on every host, and does the launcher hand on LD_PRELOAD?\n");
+        fprintf(stderr, "tributary: rank 0 does not have this library; " CONSEQUENCE "\n");
     }
     return false;
 }
