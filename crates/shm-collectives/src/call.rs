@@ -12,7 +12,7 @@ use super::operation::{Action, Operation};
 const BITS: u32 = 32;
 const KIND_BITS: u32 = 4;
 const KERNEL_BITS: u32 = 9;
-const SHAPE_BITS: u32 = BITS - KIND_BITS - KERNEL_BITS;
+const SHAPE_BITS: u32 = BITS - Called::BITS;
 /// Bits of a root; that of a transfer is folded to them.
 const ROOT_BITS: u32 = 10;
 /// The call of a shorter operation tells its exact length.
@@ -131,9 +131,8 @@ impl Call {
     /// The call of an operation that is given by its parts.
     #[inline]
     pub(super) fn new(kind: CallKind, kernel: u16, len_bytes: usize, root: u32) -> Self {
-        let shape = len_bytes as u64 ^ (len_bytes >> SHAPE_BITS) as u64 ^ root_bits(root);
-        let shape = shape & ((1 << SHAPE_BITS) - 1);
-        Self(kind as u64 | u64::from(kernel) << KIND_BITS | shape << (KIND_BITS + KERNEL_BITS))
+        let folded_bytes = (len_bytes ^ len_bytes >> SHAPE_BITS) % EXACT_BYTES;
+        Self::of_short(kind, kernel, folded_bytes, root)
     }
 
     /// The same for what fits a short slot, whose length has no bits to fold.
@@ -141,18 +140,18 @@ impl Call {
     pub(super) fn of_short(kind: CallKind, kernel: u16, len_bytes: usize, root: u32) -> Self {
         debug_assert!(len_bytes < EXACT_BYTES);
         let shape = len_bytes as u64 ^ root_bits(root);
-        Self(kind as u64 | u64::from(kernel) << KIND_BITS | shape << (KIND_BITS + KERNEL_BITS))
+        Self(Called { kind, kernel }.bits() | shape << Called::BITS)
     }
 
     /// The same call behind others: its bits differ, as far as there are enough, if theirs do.
     #[inline]
     pub(super) fn behind(self, history: History) -> Self {
-        Self(self.0 ^ history.0 >> (u64::BITS - SHAPE_BITS) << (KIND_BITS + KERNEL_BITS))
+        Self(self.0 ^ history.0 >> (u64::BITS - SHAPE_BITS) << Called::BITS)
     }
 
     /// The length of a broadcast from `root` behind `history`, if it is shorter than [`EXACT_BYTES`].
     pub(super) fn broadcast_bytes(self, root: u32, history: History) -> usize {
-        let shape = self.behind(history).0 >> (KIND_BITS + KERNEL_BITS) ^ root_bits(root);
+        let shape = self.behind(history).0 >> Called::BITS ^ root_bits(root);
         (shape & ((1 << SHAPE_BITS) - 1)) as usize
     }
 

@@ -22,9 +22,12 @@ pub(super) fn say_waiting(rings: &Rings) {
 
 /// The other call of the rank that is waited for, if the wait can never end.
 pub(super) fn find(rings: &Rings, awaited: Awaited) -> Option<Call> {
-    let call = call_in_slot(rings, awaited)
-        .or_else(|| call_ahead(rings, awaited))
-        .or_else(|| call_while_waiting(rings, awaited))?;
+    // A slot that the other has not read yet says nothing of what it fills.
+    let in_slots = match awaited.event {
+        AwaitedEvent::Filled => call_in_slot(rings, awaited).or_else(|| call_ahead(rings, awaited)),
+        AwaitedEvent::Done => None,
+    };
+    let call = in_slots.or_else(|| call_while_waiting(rings, awaited))?;
     // It may have done its part meanwhile, and gone on: what was read has made that visible.
     (!rings.is_met(awaited)).then_some(call)
 }
@@ -50,16 +53,10 @@ pub(super) fn shorter_broadcast(
 }
 
 fn call_in_slot(rings: &Rings, awaited: Awaited) -> Option<Call> {
-    if awaited.event == AwaitedEvent::Done {
-        return None;
-    }
     call_of(rings, awaited.ring, awaited.peer, awaited.step).filter(|call| *call != rings.call())
 }
 
 fn call_ahead(rings: &Rings, awaited: Awaited) -> Option<Call> {
-    if awaited.event == AwaitedEvent::Done {
-        return None;
-    }
     let others = (0..RINGS.len()).filter(|ring| *ring != awaited.ring);
     let is_used = |ring: &usize| rings.ranks == 2 || *ring != EXCHANGE_RING;
     let mut calls = others
