@@ -19,22 +19,33 @@ pub(crate) fn make_room() -> Result<(), String> {
     // Without /proc nothing is known, and the system itself says when there is no room.
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return Ok(()) };
     let used = open.count() as u64;
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let limits = getrlimit(Resource::Nofile);
     // No limit.
-    let Some(limit) = current else { return Ok(()) };
+    let Some(limit) = limits.current else { return Ok(()) };
+    let is_there = match limit_for(used, limit, limits.maximum) {
+        Some(wanted) if wanted == limit => true,
+        Some(raised) => {
+            setrlimit(Resource::Nofile, Rlimit { current: Some(raised), ..limits }).is_ok()
+        }
+        None => false,
+    };
+    let problem = || {
+        format!(
+            "{used} of {limit} descriptors are in use, and the others are left to the program (ulimit -n)"
+        )
+    };
+    is_there.then_some(()).ok_or_else(problem)
+}
+
+/// The limit with which a process that uses so many descriptors has room: the one it has, or a higher one; none if that is
+/// more than the most it may have.
+fn limit_for(used: u64, limit: u64, maximum: Option<u64>) -> Option<u64> {
     let wanted = used + COMMUNICATOR_MAX + RESERVE.min(limit / 4);
     if wanted <= limit {
-        return Ok(());
+        return Some(limit);
     }
     let raised = maximum.map_or(wanted + STEP, |maximum| maximum.min(wanted + STEP));
-    if raised >= wanted
-        && setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }).is_ok()
-    {
-        return Ok(());
-    }
-    Err(format!(
-        "{used} of {limit} descriptors are in use, and the others are left to the program (ulimit -n)"
-    ))
+    (raised >= wanted).then_some(raised)
 }
 
 #[cfg(test)]
@@ -44,5 +55,21 @@ mod tests {
     #[test]
     fn a_process_with_few_descriptors_has_room() {
         assert_eq!(make_room(), Ok(()));
+    }
+
+    #[test]
+    fn what_is_left_to_the_program_is_kept_and_a_limit_raised_only_where_it_may_be() {
+        let most_without_raising = 1024 - COMMUNICATOR_MAX - RESERVE;
+        for maximum in [Some(1024), Some(1 << 20), None] {
+            assert_eq!(limit_for(most_without_raising, 1024, maximum), Some(1024));
+        }
+        assert_eq!(limit_for(most_without_raising + 1, 1024, Some(1024)), None);
+        assert_eq!(limit_for(most_without_raising + 1, 1024, Some(1025)), Some(1025));
+        for maximum in [Some(1 << 20), None] {
+            assert_eq!(limit_for(most_without_raising + 1, 1024, maximum), Some(1025 + STEP));
+        }
+        // Of a small limit a quarter.
+        assert_eq!(limit_for(40, 64, Some(64)), Some(64));
+        assert_eq!(limit_for(41, 64, Some(64)), None);
     }
 }
