@@ -144,7 +144,7 @@ DETAIL = """
         dist.all_reduce(torch.ones(2 + rank))
     except RuntimeError as error:
         assert "mismatch" in str(error), error
-        print("rank", rank, "was told", flush=True)
+        print(f"rank {rank} was told", flush=True)  # at once: ranks share the pipe
 """
 
 

@@ -244,7 +244,7 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    fn start(arguments: &[&str], token: &Path) -> Self {
+    pub(crate) fn start(arguments: &[&str], token: &Path) -> Self {
         Self::await_address(tributary().args(arguments).arg("--token-file").arg(token))
     }
 

@@ -34,7 +34,6 @@ use super::commands::{Answers, Command};
 use super::kernel::KernelPath;
 use super::links::Links;
 use super::meters::{Counters, DataMeters};
-use super::refusals::Log;
 use super::scheduling;
 use crate::shutdown::Shutdown;
 use groups::Removals;
@@ -110,7 +109,6 @@ pub(super) struct DataLoop {
     spin: Duration,
     counters: Counters,
     meters: DataMeters,
-    log: Log,
     shutdown: Shutdown,
 }
 
@@ -198,7 +196,6 @@ impl DataLoop {
             spin: options.spin,
             counters: Counters::default(),
             meters,
-            log: Log::new(clock),
             shutdown,
         })
     }

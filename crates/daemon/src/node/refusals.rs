@@ -1,15 +1,10 @@
 //! Names of peers' faults: one per counter, and one log line for each fault.
 
-use std::time::{Duration, Instant};
+use std::fmt::Display;
 
 use tributary_protocol::node::FrameError;
 use tributary_transport::{AcceptError, ReceiveError};
 use tributary_wire::frame::DecodeError;
-
-/// Most log lines about refused peers in one [`PERIOD`], so that a peer can't fill a disk.
-const LINES_MAX: u32 = 20;
-
-const PERIOD: Duration = Duration::from_secs(1);
 
 /// Why the node closed a peer's link. The metrics' label `reason` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +105,11 @@ impl Reason {
         }
     }
 
+    /// Writes a line about a peer that was refused. The process bounds how many there are.
+    pub(super) fn log(self, what: &dyn Display) {
+        tracing::warn!(reason = self.label(), "peer refused: {what}");
+    }
+
     /// The peer's fault in a link's failure; `None` if the peer only disconnected.
     pub(super) fn of_receive(error: &ReceiveError) -> Option<Self> {
         match error {
@@ -146,34 +146,6 @@ impl Reason {
         match error {
             AcceptError::Refused(_) => Some(Self::Handshake),
             _ => None,
-        }
-    }
-}
-
-/// Writes a bounded number of log lines a second.
-pub(super) struct Log {
-    began: Instant,
-    lines: u32,
-}
-
-impl Log {
-    pub(super) fn new(now: Instant) -> Self {
-        Self { began: now, lines: 0 }
-    }
-
-    /// Writes one line for one fault; if there are too many, one line for all the others.
-    pub(super) fn refused(&mut self, now: Instant, reason: Reason, what: &dyn std::fmt::Display) {
-        if now - self.began >= PERIOD {
-            if self.lines > LINES_MAX {
-                let left_out = self.lines - LINES_MAX;
-                tracing::warn!(left_out, "more peers were refused than are logged one by one");
-            }
-            self.began = now;
-            self.lines = 0;
-        }
-        self.lines = self.lines.saturating_add(1);
-        if self.lines <= LINES_MAX {
-            tracing::warn!(reason = reason.label(), "peer refused: {what}");
         }
     }
 }

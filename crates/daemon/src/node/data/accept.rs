@@ -50,7 +50,7 @@ impl DataLoop {
             Err(error) => match Reason::of_accept(&error) {
                 Some(reason) => {
                     self.counters.refuse(reason);
-                    self.log.refused(now, reason, &error);
+                    reason.log(&error);
                     true
                 }
                 None => {
@@ -65,9 +65,9 @@ impl DataLoop {
     }
 
     fn admit(&mut self, now: Instant, link: AnyLink) {
-        if !self.make_room(now) {
+        if !self.make_room() {
             self.counters.refuse(Reason::TooManyLinks);
-            self.log.refused(now, Reason::TooManyLinks, &"every link is in use");
+            Reason::TooManyLinks.log(&"every link is in use");
         } else if let Err(error) = self.watch(now, link, Stage::Unjoined) {
             tracing::error!("cannot watch a new link: {error}");
         }
@@ -75,13 +75,13 @@ impl DataLoop {
 
     /// Makes room for one more link by closing the oldest that has not joined, so that silent
     /// connectors can't keep others out.
-    pub(super) fn make_room(&mut self, now: Instant) -> bool {
+    pub(super) fn make_room(&mut self) -> bool {
         if !self.links.is_full() {
             return true;
         }
         let Some(oldest) = self.links.oldest_unjoined() else { return false };
         self.counters.refuse(Reason::NeverJoined);
-        self.log.refused(now, Reason::NeverJoined, &"evicted by a newer link");
+        Reason::NeverJoined.log(&"evicted by a newer link");
         self.close(oldest);
         true
     }

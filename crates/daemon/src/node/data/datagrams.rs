@@ -106,7 +106,7 @@ impl DataLoop {
         match taken {
             Ok(()) => Taken::Datagram,
             Err(error) => {
-                self.log.refused(Instant::now(), Reason::of_frame(&error), &error);
+                Reason::of_frame(&error).log(&error);
                 Taken::Dropped(Dropped::Refused)
             }
         }

@@ -85,7 +85,7 @@ impl DataLoop {
                 if let Some(keys) = keys {
                     link.authenticate(AuthenticationKey::new(keys.group));
                 }
-                self.make_room(now);
+                self.make_room();
                 Some(self.watch(now, link, Stage::Joined)?)
             }
             None => None,

@@ -241,7 +241,7 @@ impl DataLoop {
 
     fn refuse(&mut self, port: PortId, reason: Reason, what: &dyn std::fmt::Display) {
         self.counters.refuse(reason);
-        self.log.refused(Instant::now(), reason, what);
+        reason.log(what);
         if self.hang_up(port) {
             self.machine.handle_port_refused(port);
         }

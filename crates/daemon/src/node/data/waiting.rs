@@ -171,7 +171,7 @@ impl DataLoop {
         while let Some((port, stage)) = self.links.pop_overdue(now) {
             if stage == Stage::Unjoined {
                 self.counters.refuse(Reason::NeverJoined);
-                self.log.refused(now, Reason::NeverJoined, &"nobody joined a group over the link");
+                Reason::NeverJoined.log(&"nobody joined a group over the link");
             }
             self.close(port);
             worked = true;
