@@ -6,15 +6,19 @@
 //! elements. [`step`] says what an executor must do and which steps may overlap. [`Algorithm`] lists
 //! the order in which each algorithm combines.
 //!
-//! [`model`] predicts what algorithms and multi-leader designs cost.
+//! [`prediction`] tells what a schedule takes on a [network](network), and [`model`] what multi-leader designs take.
 //!
 //! Must not know: datatypes, operators, links, hosts. Start at [`Schedule::new`].
 #![no_std]
 #![forbid(unsafe_code)]
 
+extern crate alloc;
+
 mod collective;
 pub mod model;
+pub mod network;
 mod phases;
+pub mod prediction;
 mod request;
 mod schedule;
 mod split;

@@ -106,6 +106,18 @@ pub enum Unsupported {
     },
 }
 
+/// Its name, with the radix if it has one: `recursive_king:4`.
+impl core::fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::RecursiveKing { radix } | Self::Knomial { radix } => {
+                write!(f, "{}:{radix}", self.name())
+            }
+            _ => f.write_str(self.name()),
+        }
+    }
+}
+
 impl Algorithm {
     /// Whether it can combine in rank order.
     #[must_use]

@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
+use tributary_algorithms::network::Network;
 use tributary_client::explain::{Case, Explanation, Measured, explain};
-use tributary_client::{CollectiveKind, Settings};
-use tributary_tuning::Tuning;
+use tributary_client::{CollectiveKind, NetworkChoice, Settings};
+use tributary_tuning::{Method, Tuning};
 
 use crate::bench::sizes;
 use crate::flags::ConfigFlags;
@@ -24,7 +25,7 @@ pub(crate) fn print(typed: &str, flags: &ConfigFlags, settings: Settings) -> any
         len_bytes,
         hosts: flags.hosts as u32,
         ranks_per_host: flags.ppn as u32,
-        share_a_kernel: flags.one_kernel,
+        network: (!flags.one_kernel).then(|| network(flags, &settings)),
         nodes_in_kernel: flags.nodes_in_kernel,
     };
     let mut explanation = explain(&settings, &tuning, case);
@@ -40,9 +41,23 @@ pub(crate) fn print(typed: &str, flags: &ConfigFlags, settings: Settings) -> any
     }
     writeln!(out, "{explanation}")?;
     if !explanation.measured.is_empty() {
-        writeln!(out, "\n{}", table(&explanation))?;
+        writeln!(out, "\n{}", measured_table(&explanation))?;
+    }
+    if !explanation.predicted.is_empty() {
+        writeln!(out, "\n{}", predicted_table(&explanation))?;
     }
     Ok(())
+}
+
+/// The kind of network that is named. Which one ranks would recognise, this machine can't tell.
+fn network(flags: &ConfigFlags, settings: &Settings) -> Network {
+    let named = flags.network.as_deref();
+    let named = Network::NAMED.iter().find(|(name, _)| Some(*name) == named);
+    match (named, settings.network) {
+        (Some((_, network)), _) => *network,
+        (None, NetworkChoice::Named(network)) => network,
+        (None, NetworkChoice::Auto) => Network::Ethernet25,
+    }
 }
 
 fn operation(typed: &str) -> Result<(CollectiveKind, u64), UsageError> {
@@ -66,21 +81,35 @@ fn operation(typed: &str) -> Result<(CollectiveKind, u64), UsageError> {
     }
 }
 
+/// The predictions that were weighed, the fastest first.
+fn predicted_table(explanation: &Explanation) -> String {
+    let mut table = tables::plain(["predicted", "us"]);
+    for row in &explanation.predicted {
+        table.add_row([path(row.method, row.algorithm.as_deref()), format!("{:.1}", row.time_us)]);
+    }
+    tables::right(&mut table, 1..2);
+    tables::text(&table)
+}
+
+/// A method, with the algorithm of direct links.
+fn path(method: Method, algorithm: Option<&str>) -> String {
+    match method {
+        Method::Tree => "tree".to_owned(),
+        Method::Direct => format!("direct, {}", algorithm.unwrap_or("auto")),
+    }
+}
+
 /// The measurements that were weighed, the fastest first.
-fn table(explanation: &Explanation) -> String {
+fn measured_table(explanation: &Explanation) -> String {
     let mut table =
         tables::plain(["measured", "leaders", "parts", "hosts", "ranks", "bytes", "us"]);
     for row in &explanation.measured {
         let &Measured { method, algorithm, leaders, sub_partitions, .. } = row;
         let &Measured { hosts, ranks, len_bytes, time_us, .. } = row;
-        let path = match method {
-            tributary_tuning::Method::Tree => "tree".to_owned(),
-            tributary_tuning::Method::Direct => format!("direct, {}", algorithm.name()),
-        };
         let counts = [leaders, sub_partitions, hosts, ranks].map(|count| count.to_string());
         let [leaders, parts, hosts, ranks] = counts;
         table.add_row([
-            path,
+            path(method, Some(algorithm.name())),
             leaders,
             parts,
             hosts,

@@ -8,6 +8,7 @@ mod direct;
 mod failover;
 mod hosts;
 mod memory;
+mod network;
 mod request;
 mod sockets;
 mod tree;

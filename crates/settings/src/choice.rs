@@ -1,5 +1,6 @@
 //! What knobs choose between by name.
 
+use tributary_algorithms::network::Network;
 use tributary_tuning::AlgorithmChoice;
 
 /// Something that is chosen by a word.
@@ -91,6 +92,25 @@ pub enum AvoidLosses {
 impl Choice for AvoidLosses {
     const NAMED: &[(&str, Self)] =
         &[("exact", Self::Exact), ("all", Self::All), ("off", Self::Off)];
+}
+
+/// A kind of network, or that the kernel's description of the adapter tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetworkChoice {
+    /// As rank 0's host has it.
+    Auto,
+    /// This kind.
+    Named(Network),
+}
+
+impl Choice for NetworkChoice {
+    const NAMED: &[(&str, Self)] = &[
+        ("auto", Self::Auto),
+        (Network::Ethernet10.name(), Self::Named(Network::Ethernet10)),
+        (Network::Ethernet25.name(), Self::Named(Network::Ethernet25)),
+        (Network::Ethernet100.name(), Self::Named(Network::Ethernet100)),
+        (Network::Cloud.name(), Self::Named(Network::Cloud)),
+    ];
 }
 
 impl Choice for AlgorithmChoice {

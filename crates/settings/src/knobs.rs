@@ -128,7 +128,17 @@ pub const BETWEEN_HOSTS: Knob = Knob {
     allowed: "auto, tree, direct",
     help: "how leaders of different hosts meet: through aggregation nodes (tree) or by host algorithms \
            over direct links (direct); auto takes direct links between two real hosts, and among more \
-           what was measured for the length (TRIBUTARY_TUNING, else figures of a lab), else the tree",
+           what was measured for the length (TRIBUTARY_TUNING), else what the model predicts to be the \
+           fastest on the kind of network (TRIBUTARY_NETWORK)",
+};
+/// The kind of network between hosts.
+pub const NETWORK: Knob = Knob {
+    name: "TRIBUTARY_NETWORK",
+    default: "auto",
+    unit: "",
+    allowed: "auto, ethernet-10, ethernet-25, ethernet-100, cloud",
+    help: "the kind of network whose prices the model chooses by where nothing was measured; auto \
+           takes the speed and the driver of the adapter of rank 0's host",
 };
 /// What to do without a group.
 pub const FALLBACK: Knob = Knob {
@@ -417,6 +427,7 @@ pub const KNOBS: &[&Knob] = &[
     &TRANSPORT,
     &CHANNEL,
     &BETWEEN_HOSTS,
+    &NETWORK,
     &FALLBACK,
     &AVOID_LOSSES,
     &DIRECT_ALGORITHM,

@@ -16,8 +16,8 @@ use tributary_tuning::AlgorithmChoice;
 use tributary_wire::StreamTerms;
 
 pub use self::choice::{
-    AvoidLosses, BetweenHosts, ChannelChoice, Fallback, SharpFailure, Switch, TransportChoice,
-    WaitChoice,
+    AvoidLosses, BetweenHosts, ChannelChoice, Fallback, NetworkChoice, SharpFailure, Switch,
+    TransportChoice, WaitChoice,
 };
 pub use self::error::SettingError;
 use self::reader::Reader;
@@ -50,6 +50,8 @@ pub struct Settings {
     pub channel: ChannelChoice,
     /// How leaders of different hosts meet.
     pub between_hosts: BetweenHosts,
+    /// The kind of network between hosts.
+    pub network: NetworkChoice,
     /// What carries operations between hosts where the manager refuses a group.
     pub fallback: Fallback,
     /// Which operations avoid links that lose packets.
@@ -142,6 +144,7 @@ impl Settings {
             transport: read.choice(&knobs::TRANSPORT)?,
             between_hosts: read.choice(&knobs::BETWEEN_HOSTS)?,
             fallback: read.choice(&knobs::FALLBACK)?,
+            network: read.choice(&knobs::NETWORK)?,
             avoid_losses: read.choice(&knobs::AVOID_LOSSES)?,
             direct_algorithm: read.choice(&knobs::DIRECT_ALGORITHM)?,
             sockets: read.number_unless(&knobs::SOCKETS, "kernel", 1..=64)?,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use clap_complete::Shell;
+use tributary_algorithms::network::Network;
 
 use super::daemons::host_and_port;
 use crate::usage::whole_number;
@@ -116,8 +117,12 @@ pub(crate) struct ConfigFlags {
     pub(crate) ppn: u64,
 
     /// Its hosts are containers or namespaces of one kernel, without a network between them
-    #[arg(long, requires = "explain")]
+    #[arg(long, requires = "explain", conflicts_with = "network")]
     pub(crate) one_kernel: bool,
+
+    /// The kind of network between its hosts; TRIBUTARY_NETWORK names it too
+    #[arg(long, value_name = "KIND", requires = "explain", value_parser = network_names())]
+    pub(crate) network: Option<String>,
 
     /// The tree's aggregation nodes take short segments inside the kernel (`tributary node --kernel`)
     #[arg(long, requires = "explain")]
@@ -169,4 +174,9 @@ pub(crate) struct ManualFlags {
     /// The folder, which has to exist
     #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     pub(crate) folder: PathBuf,
+}
+
+/// The kinds of network, by name.
+fn network_names() -> clap::builder::PossibleValuesParser {
+    Network::NAMED.iter().map(|(name, _)| *name).collect::<Vec<_>>().into()
 }

@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 use tributary_algorithms::model::Costs;
+use tributary_algorithms::network::Network;
 use tributary_tuning::{AlgorithmChoice, CostsRow, Measurement, Method, Tuning};
 use tributary_wire::host::kernel_of;
 
-use super::built_in;
+use super::lab;
 use super::limits::AskedLimits;
 use super::losses::Avoided;
 use super::model::Model;
@@ -28,6 +29,8 @@ pub(crate) struct Decision {
     pub(super) kernel_table: Option<Table>,
     named_algorithm: AlgorithmChoice,
     costs: Option<CostsRow>,
+    /// The kind of network between the hosts, if there is one.
+    pub(super) network: Option<Network>,
     pub(super) leaders: Option<u32>,
     pub(super) sub_partitions: Option<u32>,
     /// Shortest vector that is streamed through the tree; none if none is.
@@ -45,8 +48,10 @@ pub(super) enum Basis {
     Named,
     /// A tuning file of this system.
     TuningFile,
-    /// The built-in figures.
-    BuiltIn,
+    /// The figures of a lab, whose hosts share a kernel.
+    Lab,
+    /// What the model predicts for the kind of network.
+    Predicted,
     /// Two real hosts: a direct exchange is one message each way.
     Pair,
     /// Something is asked for that only the tree does: streams, or results for an external receiver.
@@ -59,14 +64,16 @@ pub(super) enum Basis {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hosts {
     pub(crate) count: u32,
-    /// Whether they are of one kernel, and have no network between them.
-    pub(crate) share_a_kernel: bool,
+    /// The kind of network between them; none if they are of one kernel, and have none.
+    pub(crate) network: Option<Network>,
     pub(crate) ranks: u32,
 }
 
 impl Hosts {
-    pub(crate) fn named(names: &[String], ranks: u32) -> Self {
-        Self { count: names.len() as u32, share_a_kernel: share_a_kernel(names), ranks }
+    /// Hosts by their names, between which there is a network of this kind unless they are of one kernel.
+    pub(crate) fn named(names: &[String], ranks: u32, network: Network) -> Self {
+        let network = (!share_a_kernel(names)).then_some(network);
+        Self { count: names.len() as u32, network, ranks }
     }
 }
 
@@ -80,7 +87,7 @@ fn share_a_kernel(hosts: &[String]) -> bool {
 impl Decision {
     pub(crate) fn new(settings: &Settings, tuning: &Tuning, hosts: Hosts) -> Self {
         let basis = Basis::of(settings, tuning, hosts);
-        let measurements = measurements(basis, tuning, hosts.count, hosts.share_a_kernel);
+        let measurements = measurements(basis, tuning);
         let fastest = |only: Option<Method>| {
             let suits = |row: &&Measurement| only.is_none_or(|method| row.method == method);
             Table::fastest(measurements.iter().filter(suits), hosts.count, hosts.ranks)
@@ -92,16 +99,16 @@ impl Decision {
             BetweenHosts::Tree => fastest(Some(Method::Tree)),
             BetweenHosts::Direct => direct_table.clone(),
         };
-        // Whoever measured the system measured its nodes as they are.
-        let kernel_table = (basis == Basis::BuiltIn).then(|| {
-            let inside = built_in::inside_the_kernel(&measurements);
+        // A tuning file has the system's nodes as they are.
+        let kernel_table = (basis == Basis::Lab).then(|| {
+            let inside = lab::inside_the_kernel(&measurements);
             Table::fastest(&inside, hosts.count, hosts.ranks)
         });
         let (opens_tree, opens_direct) = match (settings.between_hosts, basis) {
             (BetweenHosts::Tree, _) => (true, false),
             (BetweenHosts::Direct, _) => (false, true),
             // The figures are not of every collective; the others go through the tree.
-            (BetweenHosts::Auto, Basis::BuiltIn) => (true, true),
+            (BetweenHosts::Auto, Basis::Lab | Basis::Predicted) => (true, true),
             (BetweenHosts::Auto, Basis::TuningFile) if !table.is_empty() => {
                 (table.takes(Method::Tree), table.takes(Method::Direct))
             }
@@ -118,6 +125,7 @@ impl Decision {
             kernel_table,
             named_algorithm: settings.direct_algorithm,
             costs: tuning.costs,
+            network: hosts.network,
             leaders: settings.leaders,
             sub_partitions: settings.sub_partitions,
             stream_min_bytes: settings.stream_min_bytes,
@@ -152,7 +160,11 @@ impl Basis {
         if settings.stream_min_bytes.is_some() || settings.external_receiver.is_some() {
             return Self::TreeOnly;
         }
-        if are_real(settings) && hosts.count > 2 { Self::BuiltIn } else { Self::Unmeasured }
+        match hosts.network {
+            _ if !are_real(settings) || hosts.count <= 2 => Self::Unmeasured,
+            Some(_) => Self::Predicted,
+            None => Self::Lab,
+        }
     }
 }
 
@@ -165,14 +177,9 @@ fn is_pair(settings: &Settings, hosts: Hosts) -> bool {
     hosts.count == 2 && are_real(settings)
 }
 
-pub(super) fn measurements(
-    basis: Basis,
-    tuning: &Tuning,
-    hosts: u32,
-    share_a_kernel: bool,
-) -> Vec<Measurement> {
+pub(super) fn measurements(basis: Basis, tuning: &Tuning) -> Vec<Measurement> {
     match basis {
-        Basis::BuiltIn => built_in::figures_of(hosts, share_a_kernel),
+        Basis::Lab => lab::figures().to_vec(),
         _ => tuning.measurements.clone(),
     }
 }

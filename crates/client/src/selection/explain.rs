@@ -5,12 +5,14 @@ use std::fmt;
 
 use serde::Serialize;
 use tributary_algorithms::CollectiveKind;
+use tributary_algorithms::network::Network;
 use tributary_tuning::{AlgorithmChoice, Measurement, Method, Tuning};
 use tributary_wire::{Datatype, Operator};
 
 use super::decision::{Basis, Decision, Hosts, measurements};
 use super::limits::Limits;
-use super::{DirectPath, Opened, Path, Selection, built_in};
+use super::predicted::Candidate;
+use super::{DirectPath, Opened, Path, Selection, lab};
 use crate::operation::Operation;
 use tributary_settings::Settings;
 use tributary_settings::knobs::{
@@ -29,8 +31,8 @@ pub struct Case {
     pub hosts: u32,
     /// Ranks on each host.
     pub ranks_per_host: u32,
-    /// Whether the hosts are of one kernel, as containers and labs are.
-    pub share_a_kernel: bool,
+    /// The kind of network between the hosts; none if they are of one kernel, as containers and labs are.
+    pub network: Option<Network>,
     /// Whether the tree's nodes take short segments inside the kernel.
     pub nodes_in_kernel: bool,
 }
@@ -42,7 +44,7 @@ pub struct Explanation {
     pub path: &'static str,
     /// The host algorithm; none on other paths than `direct`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub algorithm: Option<&'static str>,
+    pub algorithm: Option<String>,
     /// Leaders of each host that share the operation; none on other paths than `direct`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leaders: Option<u32>,
@@ -54,6 +56,21 @@ pub struct Explanation {
     /// What was measured of this length among these hosts or the nearest, the fastest first; empty where
     /// nothing was.
     pub measured: Vec<Measured>,
+    /// What the model predicts for every candidate, the fastest first; empty where something else decides.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub predicted: Vec<Predicted>,
+}
+
+/// A candidate, and what the model predicts for it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Predicted {
+    /// The inter-host method.
+    pub method: Method,
+    /// The host algorithm, of direct links.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub algorithm: Option<String>,
+    /// Mean time over the hosts.
+    pub time_us: f64,
 }
 
 /// One measurement that was weighed.
@@ -85,7 +102,7 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
         return inside_a_host(settings, case);
     }
     let ranks = case.hosts.saturating_mul(case.ranks_per_host);
-    let hosts = Hosts { count: case.hosts, share_a_kernel: case.share_a_kernel, ranks };
+    let hosts = Hosts { count: case.hosts, network: case.network, ranks };
     let decision = Decision::new(settings, tuning, hosts);
     let basis = decision.basis;
     let opened = Opened {
@@ -101,14 +118,14 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
         is_in_host_order: true,
     };
     let may_fall_back = decision.opens_tree && decision.falls_back;
-    let mut rows = measurements(basis, tuning, case.hosts, case.share_a_kernel);
+    let mut rows = measurements(basis, tuning);
     let mut selection = Selection::between_hosts(decision, opened);
     let rule = selection.table.rule(case.collective, case.len_bytes).copied();
     let mut reasons = vec![reason(basis, settings, case, rule.is_some())];
-    if basis == Basis::BuiltIn && case.nodes_in_kernel {
-        rows = built_in::inside_the_kernel(&rows);
+    if basis == Basis::Lab && case.nodes_in_kernel {
+        rows = lab::inside_the_kernel(&rows);
         reasons.push(
-            "The tree's nodes are inside the kernel, which takes a third off short vectors"
+            "The tree's aggregators are inside the kernel, which takes a third off short vectors"
                 .to_owned(),
         );
     }
@@ -121,7 +138,9 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
     }
     let path = selection.path(&operation(case));
     let measured = rule.map_or_else(Vec::new, |rule| weighed(&rows, &rule));
-    Explanation { reasons, measured, ..Explanation::of(path) }
+    let candidates = selection.candidates(case.collective, case.len_bytes);
+    let predicted = candidates.iter().map(Predicted::from).collect();
+    Explanation { reasons, measured, predicted, ..Explanation::of(path) }
 }
 
 impl Explanation {
@@ -133,11 +152,12 @@ impl Explanation {
         };
         Self {
             path: path.kind().name(),
-            algorithm: direct.map(|DirectPath { algorithm, .. }| algorithm.name()),
+            algorithm: direct.map(|DirectPath { algorithm, .. }| algorithm.to_string()),
             leaders: direct.map(|direct| direct.leaders),
             sub_partitions: direct.map(|direct| direct.sub_partitions),
             reasons: Vec::new(),
             measured: Vec::new(),
+            predicted: Vec::new(),
         }
     }
 }
@@ -179,7 +199,7 @@ fn operation(case: Case) -> Operation {
 }
 
 fn reason(basis: Basis, settings: &Settings, case: Case, has_rule: bool) -> String {
-    let Case { hosts, collective, .. } = case;
+    let Case { collective, .. } = case;
     let name = collective.name();
     match basis {
         Basis::Named => "TRIBUTARY_BETWEEN_HOSTS names the method".to_owned(),
@@ -188,17 +208,18 @@ fn reason(basis: Basis, settings: &Settings, case: Case, has_rule: bool) -> Stri
             format!("It is the fastest in {}", file.as_deref().unwrap_or("the tuning file"))
         }
         Basis::TuningFile => format!("The tuning file has no measurement of {name}"),
-        Basis::BuiltIn if has_rule && hosts > built_in::FEW_HOSTS_MAX => format!(
-            "{hosts} hosts send short vectors through the tree, and long ones past it: the built-in figures are of \
-             8 hosts in a lab; tributary tune measures this system"
-        ),
-        Basis::BuiltIn if has_rule => {
-            "It is the fastest of the built-in figures, which come from a lab on one machine; \
-             tributary tune measures this system"
+        Basis::Lab if has_rule => {
+            "The hosts share a kernel: it is the fastest of the built-in figures, which come from a lab on one \
+             machine; tributary tune measures this system"
                 .to_owned()
         }
-        Basis::BuiltIn => {
-            format!("The built-in figures have none of {name}: it goes through the tree")
+        Basis::Lab => format!("The lab's figures have none of {name}: it goes through the tree"),
+        Basis::Predicted => {
+            let network = case.network.map_or("", Network::name);
+            format!(
+                "Nothing was measured here: it is what the model predicts to be the fastest on a network like \
+                 {network} (TRIBUTARY_NETWORK); tributary tune measures this system"
+            )
         }
         Basis::Pair => {
             "Between two hosts a direct exchange is one message each way, and a tree two".to_owned()
@@ -224,6 +245,16 @@ fn weighed(rows: &[Measurement], rule: &Measurement) -> Vec<Measured> {
     weighed
 }
 
+impl From<&Candidate> for Predicted {
+    fn from(candidate: &Candidate) -> Self {
+        Self {
+            method: candidate.method(),
+            algorithm: candidate.algorithm.map(|algorithm| algorithm.to_string()),
+            time_us: candidate.time_ns / 1e3,
+        }
+    }
+}
+
 impl From<&Measurement> for Measured {
     fn from(row: &Measurement) -> Self {
         let &Measurement { method, algorithm, leaders, sub_partitions, .. } = row;
@@ -236,7 +267,7 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "path: {}", self.path)?;
         if let (Some(algorithm), Some(leaders), Some(parts)) =
-            (self.algorithm, self.leaders, self.sub_partitions)
+            (&self.algorithm, self.leaders, self.sub_partitions)
         {
             let plural = |count| if count == 1 { "" } else { "s" };
             let (s, p) = (plural(leaders), plural(parts));
@@ -264,7 +295,7 @@ mod tests {
             len_bytes: 65_536,
             hosts,
             ranks_per_host: 1,
-            share_a_kernel: false,
+            network: Some(Network::Ethernet25),
             nodes_in_kernel: false,
         };
         explain(&settings, &Tuning::default(), case)
@@ -275,19 +306,20 @@ mod tests {
         let manager = ("TRIBUTARY_MANAGER", "10.0.0.1:7470");
         let allreduce = CollectiveKind::Allreduce;
         let on_8 = explained(&[manager], allreduce, 8);
-        assert_eq!((on_8.path, on_8.algorithm), ("direct", Some("rabenseifner")));
-        assert!(on_8.reasons[0].contains("built-in"), "{on_8}");
-        assert!(on_8.measured.is_sorted_by_key(|row| row.time_us));
-        assert!(on_8.measured.iter().any(|row| row.method == Method::Tree));
+        assert_eq!((on_8.path, on_8.algorithm.as_deref()), ("direct", Some("rabenseifner")));
+        assert!(on_8.reasons[0].contains("ethernet-25"), "{on_8}");
+        assert!(on_8.predicted.is_sorted_by_key(|row| row.time_us));
+        assert_eq!(on_8.predicted[0].algorithm, on_8.algorithm);
+        assert!(on_8.predicted.iter().any(|row| row.method == Method::Tree));
         assert_eq!(explained(&[manager], allreduce, 1).path, "in_node");
         let pair = explained(&[manager], allreduce, 2);
         assert_eq!(pair.path, "direct");
         assert!(pair.reasons[0].contains("two hosts"), "{pair}");
         let many = explained(&[manager], allreduce, 1000);
-        assert_eq!((many.path, many.algorithm), ("direct", Some("rabenseifner")));
-        assert!(many.reasons[0].contains("1000 hosts"), "{many}");
+        assert_eq!((many.path, many.algorithm.as_deref()), ("direct", Some("rabenseifner")));
         let broadcast = explained(&[manager], CollectiveKind::Broadcast, 8);
-        assert_eq!((broadcast.path, broadcast.algorithm), ("direct", Some("ring")));
+        assert_eq!(broadcast.path, "direct");
+        assert!(broadcast.predicted.len() > 2, "{broadcast}");
         let named = explained(&[manager, ("TRIBUTARY_BETWEEN_HOSTS", "tree")], allreduce, 8);
         assert_eq!(named.path, "in_tree");
         assert!(named.reasons[0].contains("TRIBUTARY_BETWEEN_HOSTS"), "{named}");

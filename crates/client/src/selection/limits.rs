@@ -79,9 +79,9 @@ impl AskedLimits {
     pub(super) fn settle(
         self,
         gathered: Option<u32>,
-        times_in_tree: impl Fn(CollectiveKind) -> Option<u64>,
+        mut times_in_tree: impl FnMut(CollectiveKind) -> Option<u64>,
     ) -> Limits {
-        let limit = |asked: Option<u64>, kind| {
+        let mut limit = |asked: Option<u64>, kind| {
             let by_path = || times_in_tree(kind).map_or(u64::MAX, |times| WHOLE_BYTES_MAX / times);
             asked.unwrap_or_else(by_path)
         };

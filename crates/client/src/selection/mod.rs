@@ -2,19 +2,20 @@
 //!
 //! The only place that decides. [`Decision`] says which inter-host methods a communicator opens;
 //! [`Selection`] then answers once for each operation: shared memory, the tree, or a host algorithm
-//! over direct links with its parameters. What was measured decides first ([`table`]), by a tuning file
-//! or the [built-in figures](built_in); the cost model decides the rest ([`model`]). [`explain`] prints
-//! the answer and its reason from the same code.
+//! over direct links with its parameters. What was measured decides first ([`table`]): by a tuning file, or, between
+//! hosts of one kernel, by the figures of a [lab]. On a network the model's [predictions](predicted) decide, and
+//! [`model`] where there is neither. [`explain`] prints the answer and its reason from the same code.
 //!
 //! Every answer is a function of rank 0's settings, the placement, what the manager granted, the collective and its
 //! length, so that all ranks of a communicator come to the same. Must not know how operations run.
 
-mod built_in;
 mod decision;
 pub mod explain;
+mod lab;
 mod limits;
 mod losses;
 mod model;
+mod predicted;
 mod table;
 
 use arrayvec::ArrayVec;
@@ -28,6 +29,7 @@ pub(crate) use decision::{Decision, Hosts};
 pub(crate) use limits::Limits;
 use losses::Losses;
 use model::Model;
+use predicted::{Aggregators, Candidate, Predictor};
 use table::Table;
 use tributary_report::PathKind;
 use tributary_settings::SUB_PARTITIONS_MAX;
@@ -104,6 +106,10 @@ pub(crate) struct Selection {
     default_method: Option<Method>,
     table: Table,
     model: Model,
+    /// None where there is no network between the hosts.
+    predictor: Option<Predictor>,
+    /// Whether predictions decide on the method.
+    is_predicted: bool,
     /// Leaders per host, if the user said how many.
     leaders: Option<u32>,
     /// Sub-partitions of each leader's share, if the user said how many.
@@ -161,9 +167,13 @@ impl Selection {
     pub(crate) fn between_hosts(decision: Decision, opened: Opened) -> Self {
         let Opened { tree, in_kernel, direct_leaders, hosts, ranks, is_in_host_order } = opened;
         let asked = decision.limits;
+        let aggregators =
+            tree.then_some(if in_kernel { Aggregators::InKernel } else { Aggregators::Processes });
         let mut selection = Self {
             default_method: Some(if tree { Method::Tree } else { Method::Direct }),
             model: decision.model(),
+            predictor: decision.network.map(|kind| Predictor::new(kind, hosts, aggregators)),
+            is_predicted: decision.basis == Basis::Predicted && direct_leaders > 0,
             leaders: decision.leaders,
             sub_partitions: decision.sub_partitions,
             table: match tree {
@@ -178,16 +188,18 @@ impl Selection {
             recent: Recent::default(),
             losses: decision
                 .avoided
-                .filter(|_| tree && direct_leaders > 0 && decision.basis == Basis::BuiltIn)
+                .filter(|_| tree && direct_leaders > 0)
+                .filter(|_| matches!(decision.basis, Basis::Lab | Basis::Predicted))
                 .map(Losses::new),
         };
         let gathered = selection.gathers_scans.then_some(ranks);
-        selection.limits = asked.settle(gathered, |kind| selection.times_in_tree(kind));
+        let limits = asked.settle(gathered, |kind| selection.times_in_tree(kind));
+        selection.limits = limits;
         selection
     }
 
     /// How many contributions a long one of this kind becomes in the tree; none if it takes direct links.
-    fn times_in_tree(&self, kind: CollectiveKind) -> Option<u64> {
+    fn times_in_tree(&mut self, kind: CollectiveKind) -> Option<u64> {
         let kind = self.carried_as(kind);
         let long = Question { kind, elements: LONG_BYTES, len_bytes: LONG_BYTES };
         let path = self.answer(&long, self.default_method?);
@@ -281,18 +293,36 @@ impl Selection {
         self.limits.longest_bytes(kind)
     }
 
-    fn answer(&self, question: &Question, default_method: Method) -> Path {
-        let rule = self.table.rule(question.kind, question.len_bytes);
-        if rule.map_or(default_method, |rule| rule.method) == Method::Tree {
+    /// Every way to carry an operation and its predicted time, the fastest first; none where no prediction decides.
+    fn candidates(&self, kind: CollectiveKind, len_bytes: u64) -> Vec<Candidate> {
+        let predictor = self.predictor.as_ref().filter(|_| self.table.is_empty());
+        predictor.map_or_else(Vec::new, |predictor| predictor.candidates(kind, len_bytes))
+    }
+
+    fn answer(&mut self, question: &Question, default_method: Method) -> Path {
+        let Question { kind, len_bytes, .. } = *question;
+        let rule = self.table.rule(kind, len_bytes).copied();
+        let predictor = self.predictor.as_mut();
+        let predicted = predictor.filter(|_| self.is_predicted);
+        let method = match (rule, predicted) {
+            (Some(rule), _) => rule.method,
+            (None, Some(predictor)) => predictor.method(kind, len_bytes),
+            (None, None) => default_method,
+        };
+        if method == Method::Tree {
             return Path::Tree;
         }
         let measured =
             rule.map(|rule| Design { leaders: rule.leaders, sub_partitions: rule.sub_partitions });
         let Design { leaders, sub_partitions } = self.design(question, measured);
         let pieces = u64::from(leaders) * u64::from(sub_partitions);
-        let piece_bytes = question.len_bytes.div_ceil(pieces);
+        let piece_bytes = len_bytes.div_ceil(pieces);
         let measured = rule.map(|rule| rule.algorithm).unwrap_or_default();
-        let algorithm = self.model.algorithm(question.kind, self.hosts, piece_bytes, measured);
+        let preferred = self.model.preferred(kind, self.hosts, measured);
+        let algorithm = preferred.unwrap_or_else(|| match &mut self.predictor {
+            Some(predictor) => predictor.algorithm(kind, piece_bytes),
+            None => self.model.algorithm(kind, self.hosts, piece_bytes),
+        });
         Path::Direct(DirectPath { algorithm, leaders, sub_partitions })
     }
 

@@ -1,4 +1,4 @@
-//! The host algorithm where nothing was measured: the one that is named, else the cost model's.
+//! The host algorithm where neither a measurement nor a prediction tells: the one that is named, else the cost model's.
 
 use tributary_algorithms::model::Costs;
 use tributary_algorithms::{Algorithm, CollectiveKind, Order, Schedule, Shape};
@@ -43,20 +43,19 @@ impl Model {
         self.costs
     }
 
-    /// The algorithm for an operation of `len_bytes` among `hosts` hosts: the named one, else the
-    /// one measured best, else the model's.
-    pub(super) fn algorithm(
+    /// The algorithm that is named, else the one measured best, if it has the form.
+    pub(super) fn preferred(
         &self,
         kind: CollectiveKind,
         hosts: u32,
-        len_bytes: u64,
         measured: AlgorithmChoice,
-    ) -> Algorithm {
-        let has_form = |algorithm: &Algorithm| has_form(*algorithm, kind, hosts);
+    ) -> Option<Algorithm> {
         let preferred = [self.named, measured].into_iter().filter_map(AlgorithmChoice::algorithm);
-        if let Some(preferred) = preferred.into_iter().find(has_form) {
-            return preferred;
-        }
+        preferred.into_iter().find(|algorithm| has_form(*algorithm, kind, hosts))
+    }
+
+    /// The algorithm for an operation of `len_bytes` among `hosts` hosts where none is preferred.
+    pub(super) fn algorithm(&self, kind: CollectiveKind, hosts: u32, len_bytes: u64) -> Algorithm {
         let costs = self.costs.unwrap_or(TYPICAL);
         let is_long = hosts > 2 && len_bytes >= SHARED_FROM_BYTES;
         match kind {
@@ -86,13 +85,24 @@ fn has_form(algorithm: Algorithm, kind: CollectiveKind, hosts: u32) -> bool {
 mod tests {
     use super::*;
 
+    fn algorithm(
+        named: AlgorithmChoice,
+        measured: AlgorithmChoice,
+        kind: CollectiveKind,
+        hosts: u32,
+        len_bytes: u64,
+    ) -> Algorithm {
+        let model = Model::new(named, None);
+        let preferred = model.preferred(kind, hosts, measured);
+        preferred.unwrap_or_else(|| model.algorithm(kind, hosts, len_bytes))
+    }
+
     #[test]
     fn whatever_is_named_there_is_a_schedule_for_everything() {
         for named in AlgorithmChoice::all() {
             for kind in CollectiveKind::ALL {
                 for (hosts, elements) in [(2, 1), (7, 3), (8, 1 << 20)] {
-                    let model = Model::new(named, None);
-                    let algorithm = model.algorithm(kind, hosts, elements, AlgorithmChoice::Auto);
+                    let algorithm = algorithm(named, AlgorithmChoice::Auto, kind, hosts, elements);
                     let shape = Shape { ranks: hosts, elements, order: Order::Any };
                     assert!(Schedule::new(algorithm, kind.rooted_at(1), shape, 0).is_ok());
                 }
@@ -102,14 +112,11 @@ mod tests {
 
     #[test]
     fn the_named_algorithm_is_taken_where_it_has_the_form() {
-        let (auto, binomial) = (AlgorithmChoice::Auto, AlgorithmChoice::Binomial);
-        let allreduce = CollectiveKind::Allreduce;
-        let model = Model::new(AlgorithmChoice::Ring, None);
-        assert_eq!(model.algorithm(allreduce, 4, 8, binomial), Algorithm::Ring);
-        let barrier = model.algorithm(CollectiveKind::Barrier, 4, 0, auto);
-        assert_eq!(barrier, Algorithm::Dissemination);
-        let model = Model::new(auto, None);
-        assert_eq!(model.algorithm(allreduce, 2, 8, auto), Algorithm::RecursiveDoubling);
-        assert_eq!(model.algorithm(allreduce, 2, 8, binomial), Algorithm::Binomial);
+        use AlgorithmChoice::{Auto, Binomial, Ring};
+        use CollectiveKind::{Allreduce, Barrier};
+        assert_eq!(algorithm(Ring, Binomial, Allreduce, 4, 8), Algorithm::Ring);
+        assert_eq!(algorithm(Ring, Auto, Barrier, 4, 0), Algorithm::Dissemination);
+        assert_eq!(algorithm(Auto, Auto, Allreduce, 2, 8), Algorithm::RecursiveDoubling);
+        assert_eq!(algorithm(Auto, Binomial, Allreduce, 2, 8), Algorithm::Binomial);
     }
 }

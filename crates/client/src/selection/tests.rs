@@ -1,5 +1,6 @@
 //! Which method a communicator opens, and which path its operations take.
 
+use tributary_algorithms::network::Network;
 use tributary_tuning::{AlgorithmChoice, Measurement, Tuning};
 use tributary_wire::{Datatype, Operator};
 
@@ -19,7 +20,14 @@ fn settings(set: &[(&str, &str)]) -> Settings {
 
 fn decision(hosts: usize, set: &[(&str, &str)]) -> Decision {
     let hosts: Vec<_> = (0..hosts).map(|host| format!("h{host}@{host}")).collect();
-    Decision::new(&settings(set), &Tuning::default(), Hosts::named(&hosts, 8))
+    let hosts = Hosts::named(&hosts, 8, Network::Ethernet25);
+    Decision::new(&settings(set), &Tuning::default(), hosts)
+}
+
+/// The decision for hosts that share a kernel.
+fn decision_in_a_lab(hosts: u32, set: &[(&str, &str)]) -> Decision {
+    let hosts = Hosts { count: hosts, network: None, ranks: 8 };
+    Decision::new(&settings(set), &Tuning::default(), hosts)
 }
 
 /// Hosts with a rank each, a tree and direct links.
@@ -36,7 +44,7 @@ fn opened(hosts: u32) -> Opened {
 
 fn selection(rules: &[Measurement], set: &[(&str, &str)], tree: bool, leaders: u32) -> Selection {
     let tuning = Tuning { measurements: rules.to_vec(), ..Tuning::default() };
-    let hosts = Hosts { count: 2, share_a_kernel: false, ranks: 8 };
+    let hosts = Hosts { count: 2, network: Some(Network::Ethernet25), ranks: 8 };
     let decision = Decision::new(&settings(set), &tuning, hosts);
     let opened = Opened { tree, direct_leaders: leaders, ranks: 8, ..opened(2) };
     Selection::between_hosts(decision, opened)
@@ -74,7 +82,7 @@ fn ring(leaders: u32) -> Path {
 fn hosts_of_one_kernel_are_told_from_hosts_of_a_network() {
     let share_a_kernel = |names: &[&str]| {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        Hosts::named(&names, 8).share_a_kernel
+        Hosts::named(&names, 8, Network::Cloud).network.is_none()
     };
     assert!(share_a_kernel(&["a@12", "b@12#0", "b@12#1"]));
     assert!(!share_a_kernel(&["a@12", "b@13"]));
@@ -96,9 +104,9 @@ fn two_real_hosts_are_joined_directly_and_emulated_ones_by_the_tree() {
 }
 
 #[test]
-fn long_vectors_of_real_hosts_go_as_was_measured_unless_the_tree_is_needed() {
+fn long_vectors_of_a_lab_go_as_was_measured_unless_the_tree_is_needed() {
     let long_goes = |set: &[(&str, &str)]| {
-        let decision = decision(8, set);
+        let decision = decision_in_a_lab(8, set);
         let long = decision.table.rule(CollectiveKind::Allreduce, u64::MAX);
         (decision.opens_tree, decision.opens_direct, long.map(|rule| rule.method))
     };
@@ -112,10 +120,28 @@ fn long_vectors_of_real_hosts_go_as_was_measured_unless_the_tree_is_needed() {
 
 #[test]
 fn without_a_tree_every_length_has_the_fastest_direct_algorithm_of_its_own() {
-    let decision = decision(8, &[MANAGER]);
+    let decision = decision_in_a_lab(8, &[MANAGER]);
     assert!(!decision.direct_table.takes(Method::Tree));
     let shortest = decision.direct_table.rule(CollectiveKind::Allreduce, 8);
     assert!(shortest.is_some_and(|rule| rule.len_bytes <= 8));
+}
+
+#[test]
+fn on_a_network_the_model_decides_and_names_the_radix() {
+    let opened = opened(16);
+    let path = |set: &[(&str, &str)], elements| {
+        let names: Vec<_> = (0..16).map(|host| format!("h{host}@{host}")).collect();
+        let hosts = Hosts::named(&names, 16, Network::Cloud);
+        let decision = Decision::new(&settings(set), &Tuning::default(), hosts);
+        Selection::between_hosts(decision, opened).path(&allreduce(elements))
+    };
+    let direct = |algorithm| Path::Direct(DirectPath { algorithm, leaders: 1, sub_partitions: 1 });
+    assert_eq!(path(&[MANAGER], 2), direct(Algorithm::RecursiveKing { radix: 4 }));
+    let named = ("TRIBUTARY_DIRECT_ALGORITHM", "ring");
+    assert_eq!(path(&[MANAGER, named], 2), direct(Algorithm::Ring));
+    // Emulated hosts and those without a manager show the tree.
+    assert_eq!(path(&[], 2), Path::Tree);
+    assert_eq!(path(&[MANAGER, ("TRIBUTARY_BETWEEN_HOSTS", "tree")], 2), Path::Tree);
 }
 
 #[test]
@@ -182,7 +208,7 @@ fn nodes_inside_the_kernel_get_short_vectors_of_few_hosts() {
 fn where_packets_are_lost_the_tree_carries_what_links_would() {
     let opened = opened(8);
     let all = ("TRIBUTARY_AVOID_LOSSES", "all");
-    let mut selection = Selection::between_hosts(decision(8, &[MANAGER, all]), opened);
+    let mut selection = Selection::between_hosts(decision_in_a_lab(8, &[MANAGER, all]), opened);
     let (short, long, longest) = (allreduce(2), allreduce(16 << 10), allreduce(1 << 20));
     let direct = Some(Method::Direct);
     let mut operations = 0;

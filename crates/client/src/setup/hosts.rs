@@ -1,14 +1,17 @@
 //! How the hosts of a communicator come to meet: by the methods that selection opens.
 
+use tributary_algorithms::network::Network;
+use tributary_settings::NetworkChoice;
 use tributary_tuning::Tuning;
 
 use super::agreement::{Unavailable, agree};
-use super::{direct, tree};
+use super::{direct, network, tree};
 use crate::bootstrap::{Bootstrap, BootstrapError, broadcast_text};
 use crate::context::Context;
 use crate::engine::{InterHostMethods, StreamUse};
 use crate::placement::Placement;
 use crate::selection::{Decision, Hosts, Opened, Selection};
+use tributary_inter_host::own_address;
 
 /// What a communicator of several hosts has opened.
 pub(super) struct Joined {
@@ -83,10 +86,23 @@ fn decide(
     let path = context.settings.tuning.as_deref().filter(|_| bootstrap.rank() == 0);
     let tuning = path.map(Tuning::read).transpose().map_err(|error| error.to_string());
     let tuning = agree(bootstrap, tuning)?.unwrap_or_default();
-    let hosts = Hosts::named(&placement.hosts, placement.ranks());
+    let network = network_of(context);
+    let hosts = Hosts::named(&placement.hosts, placement.ranks(), network);
     let decision = Decision::new(&context.settings, &tuning, hosts);
     let text = serde_json::to_string(&decision).expect("a decision is plain data");
     let text = broadcast_text(bootstrap, 0, &text)?;
     let damaged = |_| BootstrapError("the choice of a path arrived damaged".to_owned());
     Ok(serde_json::from_str(&text).map_err(damaged)?)
+}
+
+/// The kind of network that this host is on. One whose address can't be told is as one whose adapter says nothing.
+fn network_of(context: &Context) -> Network {
+    let settings = &context.settings;
+    match settings.network {
+        NetworkChoice::Named(network) => network,
+        NetworkChoice::Auto => {
+            let address = own_address(settings.host_address, settings.manager.as_deref());
+            network::recognise(address.ok())
+        }
+    }
 }

@@ -1,0 +1,315 @@
+//! The time that a schedule takes on a network whose hosts have cores of their own.
+//!
+//! [`Prices::time_ns`] walks the steps of all ranks in virtual time. A rank's core does one thing after the other, as
+//! does each direction of its link. No formula for any algorithm is in here, so that what a new schedule takes is
+//! known without another one. The prices are those of LogGP (Alexandrov, Ionescu, Schauser, Scheiman, SPAA 1995), with
+//! the time per byte told apart by who spends it.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::iter::Peekable;
+
+use crate::request::{Algorithm, Order, Shape};
+use crate::schedule::Schedule;
+use crate::step::{Action, Landing};
+use crate::{Collective, Span};
+
+/// Bytes of an element, which decide where a vector can be cut.
+const ELEMENT_BYTES: u64 = 4;
+
+/// Most steps of all ranks that are walked. Where there are more, and all ranks do alike, one stands for all.
+const STEPS_MAX: usize = 4096;
+
+/// Most hosts that the model gives to one aggregator.
+const AGGREGATOR_HOSTS_MAX: u32 = 16;
+
+/// What messages between hosts cost. Times in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prices {
+    /// A core's time to send a message.
+    pub send_ns: f64,
+    /// A core's time to receive one.
+    pub receive_ns: f64,
+    /// A core's time for each byte that it sends or receives.
+    pub copy_ns_per_byte: f64,
+    /// A core's time for each byte that it combines.
+    pub reduce_ns_per_byte: f64,
+    /// From a core to another host's core, without what cores and bytes take: adapters, cables, switches.
+    pub wire_ns: f64,
+    /// A link's time for each byte.
+    pub link_ns_per_byte: f64,
+    /// The longest packet. A switch sends one on when it has all of it.
+    pub packet_max_bytes: u64,
+    /// The longest message that a sender sends before its receiver has asked for it.
+    pub eager_max_bytes: u64,
+    /// A core's time for each received byte of a longer message, which no cache has.
+    pub cold_ns_per_byte: f64,
+}
+
+impl Prices {
+    /// What an operation of `len_bytes` takes among `hosts` hosts of one rank that all call it at once: the root's time
+    /// of a reduce, and the mean over the hosts of all else, as benchmarks report it. None if the algorithm has no such
+    /// form.
+    #[must_use]
+    pub fn time_ns(
+        &self,
+        algorithm: Algorithm,
+        collective: Collective,
+        hosts: u32,
+        len_bytes: u64,
+    ) -> Option<f64> {
+        let elements = len_bytes.div_ceil(ELEMENT_BYTES);
+        let shape = Shape { ranks: hosts, elements, order: Order::Any };
+        let first = Schedule::new(algorithm, collective, shape, 0).ok()?;
+        let one_for_all = are_ranks_alike(algorithm)
+            && first.take(STEPS_MAX + 1).count() * hosts as usize > STEPS_MAX;
+        let walked = if one_for_all { 1 } else { hosts };
+        let ranks = (0..walked).map(|rank| Schedule::new(algorithm, collective, shape, rank));
+        let ranks = ranks.map(|schedule| schedule.map(Rank::new));
+        let ranks: Vec<Rank> = ranks.collect::<Result<_, _>>().ok()?;
+        let times_ns = Walk { prices: self, ranks, one_for_all }.times_ns();
+        Some(match collective {
+            Collective::Reduce { root } if !one_for_all => times_ns[root as usize],
+            _ => times_ns.iter().sum::<f64>() / times_ns.len() as f64,
+        })
+    }
+
+    /// What an operation takes through a tree of aggregators, whose root gets vectors of `len_bytes` and sends them to
+    /// all hosts, or to one if `to_one`: the mean over the hosts.
+    #[must_use]
+    pub fn tree_time_ns(
+        &self,
+        aggregator: &AggregatorPrices,
+        hosts: u32,
+        len_bytes: u64,
+        to_one: bool,
+    ) -> f64 {
+        let segment = len_bytes.min(aggregator.segment_max_bytes);
+        let further = len_bytes.div_ceil(aggregator.segment_max_bytes).saturating_sub(1) as f64;
+        let crossing_ns = self.on_link_ns(segment) + self.crossing_ns(segment);
+        let take_ns = aggregator.take_ns + aggregator.take_ns_per_byte * segment as f64;
+        let reply_ns = aggregator.reply_ns + aggregator.reply_ns_per_byte * segment as f64;
+        let mut time_ns = self.sending_ns(segment) + crossing_ns + self.receiving_ns(segment);
+        let mut busiest_ns: f64 = 0.0;
+        let mut level = hosts;
+        loop {
+            let children = f64::from(level.min(AGGREGATOR_HOSTS_MAX));
+            let replies = if to_one { 1.0 } else { children };
+            // A child waits for the replies to those before it, half of them in the mean.
+            let waits_ns = (replies - 1.0) / 2.0 * reply_ns;
+            time_ns += children * take_ns + aggregator.latency_ns + waits_ns + crossing_ns;
+            let on_core_ns = children * take_ns + replies * reply_ns;
+            busiest_ns = busiest_ns.max(on_core_ns).max(children * self.on_link_ns(segment));
+            if level <= AGGREGATOR_HOSTS_MAX {
+                break;
+            }
+            // Up to the parent, and its result down again.
+            time_ns += reply_ns + crossing_ns + take_ns + aggregator.latency_ns;
+            level = level.div_ceil(AGGREGATOR_HOSTS_MAX);
+        }
+        // Further segments follow as fast as the busiest aggregator and its link take them, and as those under way come
+        // back.
+        time_ns + further * busiest_ns.max(time_ns / f64::from(aggregator.segments_in_flight))
+    }
+
+    /// A core's time to send a message.
+    fn sending_ns(&self, bytes: u64) -> f64 {
+        self.send_ns + self.copy_ns_per_byte * bytes as f64
+    }
+
+    /// A core's time to receive a message.
+    fn receiving_ns(&self, bytes: u64) -> f64 {
+        let per_byte =
+            if self.is_asked_for(bytes) { self.cold_ns_per_byte } else { self.copy_ns_per_byte };
+        self.receive_ns + per_byte * bytes as f64
+    }
+
+    /// How long a message's bytes hold a link.
+    fn on_link_ns(&self, bytes: u64) -> f64 {
+        self.link_ns_per_byte * bytes as f64
+    }
+
+    /// How long a message's last byte is under way once it has left its sender: its packet is on a second link.
+    fn crossing_ns(&self, bytes: u64) -> f64 {
+        let last_packet = bytes.checked_sub(1).map_or(0, |last| last % self.packet_max_bytes + 1);
+        self.wire_ns + self.on_link_ns(last_packet)
+    }
+
+    /// Whether a message waits until its receiver has asked for it.
+    fn is_asked_for(&self, bytes: u64) -> bool {
+        bytes > self.eager_max_bytes
+    }
+
+    /// What a receiver and the network take to ask for a message.
+    fn asking_ns(&self) -> f64 {
+        self.receive_ns + self.send_ns + self.wire_ns
+    }
+}
+
+/// What an aggregator takes for the messages of its children. Times in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AggregatorPrices {
+    /// To receive and combine a contribution.
+    pub take_ns: f64,
+    /// The same for each of its bytes.
+    pub take_ns_per_byte: f64,
+    /// To send a copy of the result.
+    pub reply_ns: f64,
+    /// The same for each of its bytes.
+    pub reply_ns_per_byte: f64,
+    /// From the last contribution to the first copy.
+    pub latency_ns: f64,
+    /// The longest piece of a vector that is combined at once.
+    pub segment_max_bytes: u64,
+    /// How many segments of a vector are under way at once.
+    pub segments_in_flight: u16,
+}
+
+/// Whether all ranks do about the same at the same time, so that what one of them sends stands for what it receives.
+fn are_ranks_alike(algorithm: Algorithm) -> bool {
+    !matches!(algorithm, Algorithm::Binomial | Algorithm::Knomial { .. } | Algorithm::Linear)
+}
+
+struct Walk<'a> {
+    prices: &'a Prices,
+    ranks: Vec<Rank>,
+    /// Whether one rank stands for all: it receives what it sends.
+    one_for_all: bool,
+}
+
+struct Rank {
+    steps: Peekable<Schedule>,
+    /// Until when its core is busy.
+    core_ns: f64,
+    /// Until when its link is busy, in each direction.
+    outgoing_ns: f64,
+    incoming_ns: f64,
+    inbox: VecDeque<Message>,
+    /// Whether it waits for a message.
+    waits: bool,
+}
+
+/// A message that was sent, or of which the sender has told.
+#[derive(Clone, Copy)]
+struct Message {
+    from: u32,
+    bytes: u64,
+    /// When the receiver is told of it; none if it comes without being asked for.
+    told_ns: Option<f64>,
+    /// When its last byte is there, if the receiver asks for it as soon as it is told.
+    arrival_ns: f64,
+}
+
+impl Rank {
+    fn new(schedule: Schedule) -> Self {
+        Self {
+            steps: schedule.peekable(),
+            core_ns: 0.0,
+            outgoing_ns: 0.0,
+            incoming_ns: 0.0,
+            inbox: VecDeque::new(),
+            waits: false,
+        }
+    }
+}
+
+impl Walk<'_> {
+    /// When each rank is done.
+    fn times_ns(mut self) -> Vec<f64> {
+        let mut ready: Vec<u32> = (0..self.ranks.len() as u32).rev().collect();
+        while let Some(rank) = ready.pop() {
+            self.advance(rank, &mut ready);
+        }
+        self.ranks.iter().map(|rank| rank.core_ns).collect()
+    }
+
+    /// Takes a rank's steps until it waits for a message. Adds the ranks that need not wait any longer to `ready`.
+    fn advance(&mut self, rank: u32, ready: &mut Vec<u32>) {
+        while let Some(step) = self.ranks[rank as usize].steps.peek().copied() {
+            match step.action {
+                Action::Send { to, span } => {
+                    let to = if self.one_for_all { rank } else { to };
+                    self.send(rank, to, bytes_of(span));
+                    if core::mem::take(&mut self.ranks[to as usize].waits) {
+                        ready.push(to);
+                    }
+                }
+                Action::Receive { from, span, landing, .. } => {
+                    let Some(message) = self.take_message(rank, from, bytes_of(span)) else {
+                        self.ranks[rank as usize].waits = true;
+                        return;
+                    };
+                    self.receive(rank, message, landing);
+                }
+                Action::Fold { span } => {
+                    let folding = self.prices.reduce_ns_per_byte * bytes_of(span) as f64;
+                    self.ranks[rank as usize].core_ns += folding;
+                }
+            }
+            self.ranks[rank as usize].steps.next();
+        }
+    }
+
+    fn send(&mut self, from: u32, to: u32, bytes: u64) {
+        let prices = self.prices;
+        let sender = &mut self.ranks[from as usize];
+        let mut leaves_ns = sender.core_ns + prices.sending_ns(bytes);
+        let mut told_ns = None;
+        if prices.is_asked_for(bytes) {
+            sender.core_ns += prices.send_ns;
+            let told_at = sender.core_ns + prices.wire_ns;
+            told_ns = Some(told_at);
+            // If the receiver asks at once. Its core copies nothing.
+            leaves_ns = told_at + prices.asking_ns();
+        } else {
+            sender.core_ns = leaves_ns;
+        }
+        sender.outgoing_ns = sender.outgoing_ns.max(leaves_ns) + prices.on_link_ns(bytes);
+        let arrival_ns = sender.outgoing_ns + prices.crossing_ns(bytes);
+        self.ranks[to as usize].inbox.push_back(Message { from, bytes, told_ns, arrival_ns });
+    }
+
+    /// The next message of `from`. Where one rank stands for all, a message that it has not sent itself is sent while
+    /// it waits.
+    fn take_message(&mut self, rank: u32, from: u32, bytes: u64) -> Option<Message> {
+        if self.one_for_all {
+            if self.ranks[rank as usize].inbox.is_empty() {
+                self.send_in_time(rank, bytes);
+            }
+            return self.ranks[rank as usize].inbox.pop_front();
+        }
+        let inbox = &mut self.ranks[rank as usize].inbox;
+        let at = inbox.iter().position(|message| message.from == from)?;
+        inbox.remove(at)
+    }
+
+    /// Another rank sends, which has come as far as this one.
+    fn send_in_time(&mut self, rank: u32, bytes: u64) {
+        let this = &self.ranks[rank as usize];
+        let (core_ns, outgoing_ns) = (this.core_ns, this.outgoing_ns);
+        self.send(rank, rank, bytes);
+        let this = &mut self.ranks[rank as usize];
+        (this.core_ns, this.outgoing_ns) = (core_ns, outgoing_ns);
+    }
+
+    fn receive(&mut self, rank: u32, message: Message, landing: Landing) {
+        let prices = self.prices;
+        let Message { bytes, told_ns, mut arrival_ns, .. } = message;
+        let receiver = &mut self.ranks[rank as usize];
+        if let Some(told_ns) = told_ns {
+            let asks_ns = receiver.core_ns.max(told_ns);
+            receiver.core_ns = asks_ns + prices.receive_ns + prices.send_ns;
+            let delay_ns = asks_ns - told_ns;
+            arrival_ns += delay_ns;
+        }
+        receiver.incoming_ns = arrival_ns.max(receiver.incoming_ns + prices.on_link_ns(bytes));
+        receiver.core_ns = receiver.core_ns.max(receiver.incoming_ns) + prices.receiving_ns(bytes);
+        if landing != Landing::Store {
+            receiver.core_ns += prices.reduce_ns_per_byte * bytes as f64;
+        }
+    }
+}
+
+fn bytes_of(span: Span) -> u64 {
+    span.elements * ELEMENT_BYTES
+}

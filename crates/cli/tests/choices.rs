@@ -1,0 +1,127 @@
+//! What the library takes on a network that nobody has measured, judged by the simulator: it tries every host algorithm
+//! and the tree, and what is taken may be 10 % slower than the fastest of them.
+
+use tributary_algorithms::network::Network;
+use tributary_algorithms::{Algorithm, CollectiveKind};
+use tributary_client::Settings;
+use tributary_client::explain::{Case, explain};
+use tributary_sim::fabric::Vertex;
+use tributary_sim::measure::{HostRun, TreeBenchmark};
+use tributary_sim::preset::{self, Preset};
+use tributary_tuning::Tuning;
+
+/// How much slower than the fastest what is taken may be.
+const SLOWER_MAX: f64 = 1.10;
+
+/// The same for any number of hosts. The model misses most where groups of recursive k-ing are uneven.
+const SLOWER_MAX_ANYWHERE: f64 = 1.45;
+
+/// Hosts below a leaf switch, beside a host that runs an aggregator.
+const LEAF_HOSTS: u32 = 16;
+
+/// Longest vectors for which ways are simulated that send whole vectors to one host, or through aggregators: the time
+/// that they take is out of question for longer ones.
+const GATHERED_MAX_BYTES: usize = 64 << 10;
+
+/// The preset of a kind of network, with as many leaf switches as the hosts need.
+fn system(network: Network, hosts: u32) -> (Preset, Vec<Vertex>) {
+    let (down, up) = if hosts < LEAF_HOSTS {
+        (format!("[{}]", hosts + 1), "[1]")
+    } else {
+        (format!("[{}, {}]", LEAF_HOSTS + 1, hosts.div_ceil(LEAF_HOSTS) + 1), "[1, 16]")
+    };
+    let fabric = format!("[fabric]\nkind = \"fat-tree\"\ndown = {down}\nup = {up}\n");
+    let text = format!("name = \"judged\"\nbase = \"{}\"\n{fabric}", network.name());
+    let place = |host| Vertex(host / LEAF_HOSTS * (LEAF_HOSTS + 1) + host % LEAF_HOSTS);
+    (preset::read(&text).unwrap(), (0..hosts).map(place).collect())
+}
+
+/// Every way to carry an allreduce, and its simulated time in microseconds, the fastest first.
+fn simulate(network: Network, hosts: u32, len_bytes: usize) -> Vec<(String, f64)> {
+    let (preset, places) = system(network, hosts);
+    let mut ways = Vec::new();
+    for algorithm in algorithms(hosts, len_bytes) {
+        let mut run = HostRun::set_up(&preset, &places, algorithm, None).unwrap();
+        let samples = run.allreduce(len_bytes, 1).unwrap();
+        ways.push((algorithm.to_string(), samples.summary().avg));
+    }
+    if len_bytes <= GATHERED_MAX_BYTES || hosts <= LEAF_HOSTS {
+        let tree = TreeBenchmark { hosts: places, osos: 8, ..TreeBenchmark::of_first(hosts) };
+        let samples = tree.set_up(&preset).unwrap().allreduce(len_bytes, 1).unwrap();
+        ways.push(("tree".to_owned(), samples.summary().avg));
+    }
+    ways.sort_by(|one, other| one.1.total_cmp(&other.1));
+    ways
+}
+
+fn algorithms(hosts: u32, len_bytes: usize) -> Vec<Algorithm> {
+    use Algorithm::{Binomial, Linear, Rabenseifner, RecursiveDoubling, Ring};
+    let kings = (3..=8).map(|radix| Algorithm::RecursiveKing { radix });
+    let mut algorithms = vec![RecursiveDoubling, Rabenseifner, Binomial];
+    // A ring's packets are many: 64 hosts and more are never fast with vectors of less than its parts' packets.
+    if hosts <= 64 || len_bytes >= 1 << 20 {
+        algorithms.push(Ring);
+    }
+    if len_bytes <= GATHERED_MAX_BYTES || hosts <= LEAF_HOSTS {
+        algorithms.push(Linear);
+        algorithms.extend(kings);
+    }
+    algorithms
+}
+
+/// What the library takes: an algorithm's name, or that it is the tree.
+fn taken(network: Network, hosts: u32, len_bytes: usize) -> String {
+    let set = |name: &str| (name == "TRIBUTARY_MANAGER").then(|| "10.0.0.1:7470".to_owned());
+    let case = Case {
+        collective: CollectiveKind::Allreduce,
+        len_bytes: len_bytes as u64,
+        hosts,
+        ranks_per_host: 1,
+        network: Some(network),
+        nodes_in_kernel: false,
+    };
+    let settings = Settings::from_environment(set).unwrap();
+    explain(&settings, &Tuning::default(), case).algorithm.unwrap_or_else(|| "tree".to_owned())
+}
+
+/// Judges all cases; prints those in which something faster was left.
+fn judge(slower_max: f64, hosts: &[u32], lengths: &[usize]) {
+    let mut failed = Vec::new();
+    for &(name, network) in Network::NAMED {
+        for &hosts in hosts {
+            for &len_bytes in lengths {
+                let ways = simulate(network, hosts, len_bytes);
+                let taken = taken(network, hosts, len_bytes);
+                let time_us = ways.iter().find(|(way, _)| *way == taken).expect(&taken).1;
+                let (best, best_us) = &ways[0];
+                if time_us > slower_max * best_us {
+                    failed.push(format!(
+                        "{name}, {hosts} hosts, {len_bytes} B: {taken} {time_us:.1} us, {best} {best_us:.1} us"
+                    ));
+                }
+            }
+        }
+    }
+    assert!(failed.is_empty(), "slower than need be:\n{}", failed.join("\n"));
+}
+
+#[test]
+fn nothing_is_taken_that_is_much_slower_than_the_fastest() {
+    judge(SLOWER_MAX, &[2, 3, 4, 7, 8, 16, 64], &[8, 1 << 10, 16 << 10, 64 << 10, 256 << 10]);
+}
+
+#[test]
+#[ignore = "takes minutes; `cargo test --release -p tributary-cli --test choices -- --ignored` runs it"]
+fn nor_among_many_hosts_or_with_long_vectors() {
+    let hosts = [2, 3, 5, 6, 8, 12, 15, 24, 32, 64, 100, 128, 256, 512, 1024];
+    judge(SLOWER_MAX_ANYWHERE, &hosts, &[8, 256, 4 << 10, 32 << 10, 128 << 10]);
+    judge(SLOWER_MAX_ANYWHERE, &[2, 3, 8, 15, 16, 64], &[1 << 20, 4 << 20, 16 << 20]);
+}
+
+/// The judge would see a wrong constant.
+#[test]
+fn what_a_tree_of_processes_takes_is_found_out() {
+    let ways = simulate(Network::Ethernet25, 8, 8);
+    let tree = ways.iter().find(|(way, _)| way == "tree").unwrap().1;
+    assert!(tree > SLOWER_MAX * ways[0].1, "{ways:?}");
+}

@@ -1,0 +1,120 @@
+//! Which kind of network a host is on, as the kernel describes the adapter.
+//!
+//! Nothing is timed, so that equal runs come to the same.
+
+use std::fs::read_to_string;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+
+use tributary_algorithms::network::Network;
+
+/// What is assumed where the kernel does not say how fast an adapter is.
+const UNKNOWN: Network = Network::Ethernet25;
+
+/// Drivers of the virtual adapters of clouds, which state no speed or one that means nothing.
+const CLOUD_DRIVERS: [&str; 6] = ["ena", "gve", "hv_netvsc", "mana", "virtio_net", "vmxnet3"];
+
+/// Up to so many Mb/s an adapter counts as one of 10 Gb/s, and as one of 25.
+const ETHERNET_10_MAX: u64 = 10_000;
+const ETHERNET_25_MAX: u64 = 50_000;
+
+/// The kind of network of the adapter that has this address, if it is known.
+pub(super) fn recognise(address: Option<IpAddr>) -> Network {
+    let read = |path: &str| read_to_string(path).unwrap_or_default();
+    let interface = address.and_then(|address| match address {
+        IpAddr::V4(address) => interface_of_v4(&read("/proc/net/route"), address),
+        IpAddr::V6(address) => interface_of_v6(&read("/proc/net/if_inet6"), address),
+    });
+    interface.map_or(UNKNOWN, |name| of_interface(&Path::new("/sys/class/net").join(name)))
+}
+
+/// The interface of the narrowest route without a gateway that has this address: columns are interface, destination,
+/// gateway, flags, three counters, and mask, numbers as the kernel has them in memory.
+fn interface_of_v4(routes: &str, address: Ipv4Addr) -> Option<String> {
+    let own = u32::from_ne_bytes(address.octets());
+    let connected = routes.lines().skip(1).filter_map(|line| {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        let number = |at: usize| u32::from_str_radix(columns.get(at)?, 16).ok();
+        let (destination, gateway, mask) = (number(1)?, number(2)?, number(7)?);
+        (gateway == 0 && own & mask == destination).then(|| (mask.count_ones(), columns[0]))
+    });
+    connected.max_by_key(|(bits, _)| *bits).map(|(_, name)| name.to_owned())
+}
+
+/// The interface that has this address: columns are the address, four numbers, and the interface.
+fn interface_of_v6(addresses: &str, address: Ipv6Addr) -> Option<String> {
+    let own = format!("{:032x}", u128::from(address));
+    let line = addresses.lines().find(|line| line.starts_with(&own))?;
+    line.split_whitespace().last().map(str::to_owned)
+}
+
+fn of_interface(folder: &Path) -> Network {
+    let driver = std::fs::read_link(folder.join("device/driver")).ok();
+    let driver = driver.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
+    if driver.is_some_and(|driver| CLOUD_DRIVERS.contains(&driver)) {
+        return Network::Cloud;
+    }
+    // -1 where the link is down or the adapter has no speed.
+    let speed = read_to_string(folder.join("speed")).ok();
+    match speed.and_then(|speed| speed.trim().parse().ok()) {
+        None | Some(0) => UNKNOWN,
+        Some(..=ETHERNET_10_MAX) => Network::Ethernet10,
+        Some(..=ETHERNET_25_MAX) => Network::Ethernet25,
+        Some(_) => Network::Ethernet100,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUTES: &str = "\
+Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
+eth0\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\t0\t0\t0
+eth0\t0000000A\t00000000\t0001\t0\t0\t0\t000000FF\t0\t0\t0
+ib0\t0002000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
+";
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn the_narrowest_connected_route_names_the_interface() {
+        let interface = |address: [u8; 4]| interface_of_v4(ROUTES, address.into());
+        assert_eq!(interface([10, 0, 2, 7]).as_deref(), Some("ib0"));
+        assert_eq!(interface([10, 0, 3, 7]).as_deref(), Some("eth0"));
+        assert_eq!(interface([192, 168, 0, 1]), None);
+        assert_eq!(interface_of_v4("", [10, 0, 0, 1].into()), None);
+        assert_eq!(interface_of_v4("Iface\nbroken line\n", [10, 0, 0, 1].into()), None);
+    }
+
+    #[test]
+    fn an_address_of_ipv6_names_its_interface() {
+        let addresses = "fe80000000000000021122fffe334455 02 40 20 80     eth1\n";
+        let address: Ipv6Addr = "fe80::211:22ff:fe33:4455".parse().unwrap();
+        assert_eq!(interface_of_v6(addresses, address).as_deref(), Some("eth1"));
+        assert_eq!(interface_of_v6(addresses, Ipv6Addr::LOCALHOST), None);
+    }
+
+    #[test]
+    fn speed_and_driver_tell_the_kind() {
+        let folder = tempfile::tempdir().unwrap();
+        let kind = |speed: &str| {
+            std::fs::write(folder.path().join("speed"), speed).unwrap();
+            of_interface(folder.path())
+        };
+        for (speed, expected) in [
+            ("1000\n", Network::Ethernet10),
+            ("10000\n", Network::Ethernet10),
+            ("25000\n", Network::Ethernet25),
+            ("200000\n", Network::Ethernet100),
+            ("-1\n", UNKNOWN),
+            ("", UNKNOWN),
+        ] {
+            assert_eq!(kind(speed), expected, "{speed:?}");
+        }
+        std::fs::create_dir(folder.path().join("device")).unwrap();
+        let driver = folder.path().join("device/driver");
+        std::os::unix::fs::symlink("../../bus/pci/drivers/ena", driver).unwrap();
+        assert_eq!(kind("25000\n"), Network::Cloud);
+        assert_eq!(of_interface(Path::new("/nowhere")), UNKNOWN);
+    }
+}
