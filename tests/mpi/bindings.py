@@ -5,7 +5,7 @@ Every program of bindings/ checks its results, and prints how many collectives i
 depends on every result. A run passes if that number is the same with plain MPI, on one host and on two, and
 if the report counts as many calls as were made. The last column of the table is what was offloaded of them.
 
-The table is compared with the one in docs/mpi.md; --write writes it there. With CI=true nothing may be
+The table is compared with the one in docs/evidence/mpi-programs.md; --write writes it there. With CI=true nothing may be
 missing.
 """
 
@@ -26,7 +26,7 @@ ROOT = HERE.parent.parent
 SOURCES = HERE / "bindings"
 RANKS = 4
 HOSTS = (1, 2)
-DOCS = ROOT / "docs/mpi.md"
+DOCS = ROOT / "docs/evidence/mpi-programs.md"
 BEGIN, END = "<!-- what tests/mpi/bindings.py saw -->\n", "<!-- end of what it saw -->\n"
 
 C_FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-stringop-overflow")
@@ -243,7 +243,7 @@ def parse_arguments():
     parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv", help="where the MPIs are")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/mpi-bindings")
     parser.add_argument("--mpi", choices=MPIS, help="only this one; the table is then neither compared nor written")
-    parser.add_argument("--write", action="store_true", help="write the table to docs/mpi.md")
+    parser.add_argument("--write", action="store_true", help="write the table to docs/evidence/mpi-programs.md")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one run")
     return parser.parse_args()
 
