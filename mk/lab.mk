@@ -14,12 +14,12 @@ test-lab: build mpi-venvs lab-tools ## Run MPI programs on hosts of a lab, under
 	$(PYTHON) tests/lab/kills.py --tributary $(PROGRAM) --jobs 15
 	$(PYTHON) tests/lab/flood.py --tributary $(PROGRAM) --rounds 1
 
-# Writes JSON and a plot to build/bench/, and tables to docs/benchmarks.md. One table alone:
+# Writes JSON and a plot to build/bench/, and tables to docs/evidence/benchmarks-lab.md. One table alone:
 # tests/lab/bench.py --cases none --also TABLE.
 bench-lab: build mpi-venvs lab-tools .venv/plot.stamp ## Time collectives over a lab, beside plain Open MPI and MPICH
 	$(PYTHON) tests/lab/bench.py --tributary $(PROGRAM) --also all --output build/bench/lab.json
 	$(VENV_plot)/bin/python bench/plot.py build/bench/lab.json build/bench/allreduce.png
-	$(PYTHON) bench/tables.py build/bench/lab.json docs/benchmarks.md
+	$(PYTHON) bench/tables.py build/bench/lab.json docs/evidence/benchmarks-lab.md
 
 MATPLOTLIB_VERSION := 3.10.7
 VENV_plot := .venv/plot
