@@ -49,7 +49,7 @@ fn published_grants_are_met_and_the_refused_one_is_refused() {
     assert_eq!(figure.table.rows.len(), 24);
 }
 
-/// The directions of effects that guide a choice of design; docs/simulator.md has the values.
+/// The directions of effects that guide a choice of design; docs/evidence/simulator-accuracy.md has the values.
 #[test]
 fn published_directions_are_met() {
     let effort = Effort { seed: 1, operations: 20 };

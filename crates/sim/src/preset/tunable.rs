@@ -96,7 +96,7 @@ mod tests {
         assert!(tunable.with(&[("switch.port_rate", 0.0)]).is_err(), "limits hold here, too");
     }
 
-    /// The machine of the published tables; docs/simulator.md says what each is fitted to.
+    /// The machine of the published tables; docs/evidence/simulator-accuracy.md says what each is fitted to.
     #[test]
     fn few_constants_are_fitted() {
         let fitted = Tunable::shipped("edr-sharp").unwrap().fitted();
