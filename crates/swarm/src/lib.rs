@@ -8,7 +8,7 @@
 //! time. The order is that of TigerBeetle's simulator: faults first, then quiet, then all work must
 //! complete.
 //!
-//! Start at [`run`]. `docs/swarm.md` lists the checks. Nothing here reads a clock or opens a
+//! Start at [`run`]. `docs/evidence/swarm.md` lists the checks. Nothing here reads a clock or opens a
 //! socket.
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
 //! Tests that the swarm finds bugs. `cargo test -p tributary-swarm --features planted-bugs` plants
-//! one bug after the other in the machines. `docs/swarm.md` says which seed finds each and as what;
+//! one bug after the other in the machines. `docs/evidence/swarm.md` says which seed finds each and as what;
 //! the test demands just that, so that the page stays true.
 
 #![cfg(feature = "planted-bugs")]

@@ -1,6 +1,6 @@
-//! `docs/swarm.md`, as far as tests compare it with the code.
+//! `docs/evidence/swarm.md`, as far as tests compare it with the code.
 
-const PAGE: &str = include_str!("../../../../docs/swarm.md");
+const PAGE: &str = include_str!("../../../../docs/evidence/swarm.md");
 
 /// The rows of the table below a heading, without its head, as trimmed cells.
 pub(crate) fn table(heading: &str) -> Vec<Vec<&'static str>> {
