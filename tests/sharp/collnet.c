@@ -1,5 +1,5 @@
 /* Calls the CollNet entry points of NCCL's SHARP plugin as NCCL does, versions 8 to 11, with host memory:
- * `collnet RANKS`. docs/sharp.md, "The plugin of NCCL", has how to compile it with the plugin's own sources.
+ * `collnet RANKS`. docs/evidence/sharp-clients.md, "The plugin of NCCL", has how to compile it with the plugin's own sources.
  *
  * The plugin's way from rank to rank needs InfiniBand; here it is a ring of sockets, under the names that the
  * plugin expects. What is tested is the plugin's `sharp_plugin.c` and libsharp_coll below it.
