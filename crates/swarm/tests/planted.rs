@@ -20,7 +20,7 @@ fn name(bug: Bug) -> &'static str {
         Bug::DoubleDatagram => "a repeated datagram is counted twice",
         Bug::SharedLock => "a stream lock is given twice",
         Bug::LostLock => "the lock of a group that fails while it streams is lost",
-        Bug::UnfairLock => "a stream lock goes to whoever came last",
+        Bug::UnfairLock => "a stream lock goes to the group that came last",
         Bug::SparedCopy => "a reliable copy is not sent to a child that asked over its link",
         Bug::NodeCalledMember => "a parent calls a lost node a lost member",
         Bug::SilentOrphan => "a node that loses its parent tells nobody below",
