@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Checks the words of the documentation that readers use: the Markdown files at the root of the workspace
+(ARCHITECTURE.md apart), and those in docs/ and docs/evidence/.
+
+It reports
+- dead words: names that the project gave up, such as `mesh` for direct links,
+- headless clauses: "Whoever waits ..." or a sentence that begins with "Who" and is no question,
+- `node` for a daemon: write "aggregator" or "aggregation node". In HPC a node is a host. A page in which the word is
+  a name of the format that it describes may say in its first lines: "*Node* on this page means an aggregation node."
+- names of files in docs/ that hold a dead word, those of decisions included.
+
+Code is not checked, and neither is the text of decisions: they keep the words of their time.
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+
+import links
+
+# The dead word, and what to write instead.
+DEAD = {
+    r"\bmesh\b": "direct links",
+    r"\boutsiders?\b": "external receiver",
+    r"\bexpress way\b": "fast path",
+    r"\bledger\b": "record",
+    r"\bsealed frames?\b|\bseal(s|ed|ing)? (a |the )?frames?\b": "authenticated frames",
+    r"\bMPI (beneath|underneath)\b": "the underlying MPI",
+    r"\bin vain\b": "without success, or what does not happen",
+    r"\bso manieth\b": "every n-th",
+}
+DEAD_IN_NAMES = re.compile(r"(?:^|[-_])(ways?|mesh|outsiders?|ledger|sealed?|beneath|boxes|rooms?|names|old)(?:$|[-_])")
+# Where a sentence begins: the line's mark of a list or a quotation, a cell, the end of another sentence.
+BEGIN = r"(?:^|[.:;!?]\s+|\|\s+|\*\*)"
+HEADLESS = (re.compile(BEGIN + r"(?:Who|Whom|Whose)\b(?P<rest>[^.!?|]*[.!?|]?)"), re.compile(r"\bwho(?:m)?ever\b", re.IGNORECASE))
+LIST_MARK = re.compile(r"^(?:[-*>]|\d+\.)\s+")
+NODE = re.compile(r"(?<!aggregation )(?<!aggregation-)\bnodes?\b", re.IGNORECASE)
+DECLARED = re.compile(r"\*[Nn]odes?\* (?:on|in) (?:this page|these tables) means? (?:an aggregation node|the host)")
+# The part of a link that is no text: its target.
+TARGET = re.compile(r"\]\([^)]*\)|\]\[[^\]]*\]|<[^>]*>")
+WAIVED = ("ARCHITECTURE.md", "docs/SUMMARY.md", "docs/architecture.md")
+# Pages in which the daemon is still called a node. The list may only become shorter.
+NODE_STILL = ("CONTRIBUTING.md", "CHANGELOG.md", "docs/torch.md")
+
+
+def paragraphs(text):
+    """The paragraphs, list items and rows outside code, each in one line, with the number of its first line."""
+    number, words = 0, []
+    for at, line in links.prose(text):
+        line = TARGET.sub("]", links.CODE.sub("`", line)).strip()
+        begins = not line or line.startswith(("|", "#")) or LIST_MARK.match(line) or at != number + len(words)
+        if begins and words:
+            yield number, " ".join(words)
+            words = []
+        if line:
+            if not words:
+                number, line = at, LIST_MARK.sub("", line)
+            words.append(line)
+    if words:
+        yield number, " ".join(words)
+
+
+def faults(text, is_node_checked):
+    """What is wrong with the words of a page: lines and reasons."""
+    is_declared = DECLARED.search(" ".join(text.split()))
+    for number, paragraph in paragraphs(text):
+        for dead, now in DEAD.items():
+            match = re.search(dead, paragraph, re.IGNORECASE)
+            if match:
+                yield number, f"`{match[0]}` is a dead word: {now}"
+        for pattern in HEADLESS:
+            for match in pattern.finditer(paragraph):
+                if not match.groupdict().get("rest", "").endswith("?"):
+                    yield number, f"`{match[0].strip()[:40]}` has no head: name the actor"
+        if is_node_checked and not is_declared:
+            match = NODE.search(paragraph)
+            if match:
+                yield number, f"`{match[0]}` may be taken for a host: aggregator, or aggregation node"
+
+
+def check(root):
+    """The number of pages, and all that is wrong."""
+    files = [*sorted(root.glob("*.md")), *sorted((root / "docs").glob("*.md")),
+             *sorted((root / "docs/evidence").glob("*.md"))]
+    files = [file for file in files if str(file.relative_to(root)) not in WAIVED]
+    wrong = []
+    for file in files:
+        name = str(file.relative_to(root))
+        for number, reason in faults(file.read_text(encoding="utf-8"), name not in NODE_STILL):
+            wrong.append(f"{name}:{number}: {reason}")
+    for file in sorted((root / "docs").rglob("*")):
+        match = DEAD_IN_NAMES.search(file.stem)
+        if file.is_file() and match:
+            wrong.append(f"{file.relative_to(root)}: the name has the dead word `{match[1]}`")
+    return len(files), wrong
+
+
+def main(arguments=None):
+    """Prints what is wrong; the exit code is 1 if something is."""
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path("."),
+                        help="the workspace (default: this folder)")
+    options = parser.parse_args(arguments)
+    pages, wrong = check(options.root)
+    if not pages:
+        wrong.append(f"{options.root}: there is no page")
+    for line in wrong:
+        print(f"words: {line}", file=sys.stderr)
+    print(f"words: {pages} pages, {len(wrong)} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
