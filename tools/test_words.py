@@ -65,7 +65,7 @@ class WordsTest(unittest.TestCase):
         self.assert_passes("# Format\n\n*Node* on this page means\nan aggregation node.\n\nA node dies.\n")
 
     def test_code_is_not_checked(self):
-        self.assert_passes("Say `mesh` and `Whoever`.\n\n```\nmesh, whoever, node\n```\n")
+        self.assert_passes("Say `mesh` and `Whoever`, or `tributary node\n--kernel auto`.\n\n```\nmesh, whoever, node\n```\n")
 
     def test_names_of_files_are_checked_and_texts_of_decisions_are_not(self):
         text = "Whoever sends over the mesh is a node.\n"

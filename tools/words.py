@@ -41,24 +41,22 @@ DECLARED = re.compile(r"\*[Nn]odes?\* (?:on|in) (?:this page|these tables) means
 TARGET = re.compile(r"\]\([^)]*\)|\]\[[^\]]*\]|<[^>]*>")
 WAIVED = ("ARCHITECTURE.md", "docs/SUMMARY.md", "docs/architecture.md")
 # Pages in which the daemon is still called a node. The list may only become shorter.
-NODE_STILL = ("CONTRIBUTING.md", "CHANGELOG.md", "docs/torch.md")
+NODE_STILL = ("docs/torch.md",)
 
 
 def paragraphs(text):
     """The paragraphs, list items and rows outside code, each in one line, with the number of its first line."""
-    number, words = 0, []
-    for at, line in links.prose(text):
-        line = TARGET.sub("]", links.CODE.sub("`", line)).strip()
-        begins = not line or line.startswith(("|", "#")) or LIST_MARK.match(line) or at != number + len(words)
-        if begins and words:
-            yield number, " ".join(words)
-            words = []
+    number, lines = 0, []
+    for at, line in [*links.prose(text), (0, "")]:
+        line = line.strip()
+        is_first = not line or line.startswith(("|", "#")) or LIST_MARK.match(line) or at != number + len(lines)
+        if is_first and lines:
+            yield number, TARGET.sub("]", links.CODE.sub("`", " ".join(lines)))
+            lines = []
+        if line and not lines:
+            number = at
         if line:
-            if not words:
-                number, line = at, LIST_MARK.sub("", line)
-            words.append(line)
-    if words:
-        yield number, " ".join(words)
+            lines.append(line if lines else LIST_MARK.sub("", line))
 
 
 def faults(text, is_node_checked):
