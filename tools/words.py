@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks the words of the documentation that readers use: the Markdown files at the root of the workspace
-(ARCHITECTURE.md apart), and those in docs/ and docs/evidence/.
+(ARCHITECTURE.md apart), those in docs/ and docs/evidence/, and the README of each crate.
 
 It reports
 - dead words: names that the project gave up, such as `mesh` for direct links,
@@ -80,7 +80,7 @@ def faults(text, is_node_checked):
 def check(root):
     """The number of pages, and all that is wrong."""
     files = [*sorted(root.glob("*.md")), *sorted((root / "docs").glob("*.md")),
-             *sorted((root / "docs/evidence").glob("*.md"))]
+             *sorted((root / "docs/evidence").glob("*.md")), *sorted(root.glob("crates/*/README.md"))]
     files = [file for file in files if str(file.relative_to(root)) not in WAIVED]
     wrong = []
     for file in files:
