@@ -35,7 +35,7 @@ test: ## Run every test: style, Rust tests, MPI tests under both MPIs, Python te
 # Crates whose files must not need each other in a circle. tools/structure.py reports those of others.
 FREE_OF_CIRCLES := af-xdp,algorithms,capi,charts,client,ebpf,figures,inter-host,kernel-path,mpi,protocol-testing,python,reduce,rendezvous,replay,report,settings,shm-collectives,topology,tuning,workload
 
-test-style: kernel-tools ## Check format, lints (warnings denied), links and words of the documentation, structure of the crates
+test-style: kernel-tools ## Check format, lints (warnings denied), links of the documentation, structure of the crates
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(PYTHON) -m unittest discover --quiet --start-directory tools
