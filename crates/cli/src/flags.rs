@@ -18,8 +18,8 @@ pub(crate) use inspect::{
     ManualFlags, OpenFlags, StatusFlags,
 };
 pub(crate) use lab::{
-    LabAction, LabAgentFlags, LabExecFlags, LabFlags, LabNodesFlag, LabRunFlags, LabStatusFlags,
-    LabSupervisorFlags, LabUpFlags,
+    LabAction, LabAgentFlags, LabCheckFlags, LabExecFlags, LabFlags, LabNodesFlag, LabProbeFlags,
+    LabRunFlags, LabStatusFlags, LabSupervisorFlags, LabUpFlags,
 };
 pub(crate) use model::{ModelFlags, TuneFlags};
 pub(crate) use report::ReportFlags;
@@ -80,4 +80,6 @@ pub(crate) enum Command {
     LabSupervisor(LabSupervisorFlags),
     #[command(hide = true)]
     LabAgent(LabAgentFlags),
+    #[command(hide = true)]
+    LabProbe(LabProbeFlags),
 }

@@ -12,12 +12,14 @@ use tributary_lab::launch::AgentCall;
 use tributary_lab::network::{LinkOptions, NodePlacement, Shape};
 use tributary_lab::plan::{Member, Plan, Role};
 use tributary_lab::session::Request;
-use tributary_lab::{Lab, OpenError, Scheduling, UpError, UpOptions, neighbors};
+use tributary_lab::switch::{PortCounts, SwitchCounts};
+use tributary_lab::{Lab, OpenError, Scheduling, UpError, UpOptions};
 
 use crate::flags::{
     LabAction, LabAgentFlags, LabExecFlags, LabNodesFlag, LabRunFlags, LabStatusFlags,
     LabSupervisorFlags, LabUpFlags,
 };
+use crate::lab_links;
 use crate::signals;
 use crate::tables;
 use crate::usage::UsageError;
@@ -26,13 +28,11 @@ use crate::usage::UsageError;
 pub(crate) fn lab(action: LabAction) -> anyhow::Result<ExitCode> {
     match action {
         LabAction::Up(flags) => up(flags),
-        LabAction::Down(flags) => {
-            tributary_lab::down(&flags.name)?;
-            Ok(ExitCode::SUCCESS)
-        }
+        LabAction::Down(flags) => down(&flags.name),
         LabAction::Exec(flags) => exec(flags),
         LabAction::Run(flags) => run(flags),
         LabAction::Status(flags) => status(&flags),
+        LabAction::Check(flags) => lab_links::check(&flags),
     }
 }
 
@@ -68,6 +68,9 @@ fn up(flags: LabUpFlags) -> anyhow::Result<ExitCode> {
         tcp_rto_min_ms,
         blocks_multicast: flags.block_multicast,
         has_single_packets: flags.single_packets,
+        delay: flags.delay,
+        spine_delay: flags.spine_delay,
+        jitter: flags.jitter,
     };
     let config = LabConfig {
         plan: Plan::new(shape, links),
@@ -88,11 +91,15 @@ fn up(flags: LabUpFlags) -> anyhow::Result<ExitCode> {
     if let scheduling @ Scheduling::Apart(_) = lab.scheduling()? {
         writeln!(io::stderr(), "lab {}: the kernel schedules {scheduling}", options.name)?;
     }
-    let plan = lab.plan();
-    let speaking = plan.members.iter().filter(|member| member.address.is_some()).count();
-    if let Some(shortage) = neighbors::shortage(speaking as u64) {
-        writeln!(io::stderr(), "lab {}: {shortage}", options.name)?;
+    if let Some(reason) = lab_links::switch_counts(&lab).and_then(|it| it.without_priority) {
+        let text = "so busy processors delay frames";
+        writeln!(
+            io::stderr(),
+            "lab {}: its switch has no real-time priority ({reason}), {text}",
+            options.name
+        )?;
     }
+    let plan = lab.plan();
     let mut out = io::stdout().lock();
     writeln!(
         out,
@@ -102,6 +109,16 @@ fn up(flags: LabUpFlags) -> anyhow::Result<ExitCode> {
         plan.members_of(Role::Switch).count(),
         plan.nodes().count(),
     )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ends a lab. Drops that nobody asked for are shown last: they make figures of that lab worthless.
+fn down(name: &LabName) -> anyhow::Result<ExitCode> {
+    let counts = Lab::open(name).ok().and_then(|lab| lab_links::switch_counts(&lab));
+    tributary_lab::down(name)?;
+    if let Some(counts) = counts.filter(|counts| counts.total(PortCounts::drops) > 0) {
+        write!(io::stderr(), "{}", lab_links::switch_text(&counts))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -137,7 +154,13 @@ fn run(flags: LabRunFlags) -> anyhow::Result<ExitCode> {
         request.set(name, value);
     }
     let first = lab.plan().members_of(Role::Host).next().expect("a lab has hosts").name.clone();
-    run_in(&lab, &first, request)
+    let before = lab_links::switch_counts(&lab);
+    let code = run_in(&lab, &first, request)?;
+    let after = lab_links::switch_counts(&lab);
+    if let (Some(before), Some(after)) = (before, after) {
+        write!(io::stderr(), "{}", lab_links::switch_text(&after.since(&before)))?;
+    }
+    Ok(code)
 }
 
 /// Runs a command in a member with this process's standard descriptors, and passes signals on.
@@ -169,8 +192,12 @@ struct Shown<'a> {
     name: String,
     rate_bits_per_s: Option<u64>,
     loss_ppm: u32,
+    delay_ns: Option<u64>,
+    spine_delay_ns: u64,
+    jitter_ns: u64,
     manager: String,
     scheduling: Scheduling,
+    switch: Option<SwitchCounts>,
     members: &'a [Member],
 }
 
@@ -179,12 +206,17 @@ fn status(flags: &LabStatusFlags) -> anyhow::Result<ExitCode> {
     match &flags.name {
         Some(name) => {
             let lab = Lab::open(name)?;
+            let links = lab.plan().links;
             let shown = Shown {
                 name: name.to_string(),
-                rate_bits_per_s: lab.plan().links.rate.map(|rate| rate.bits_per_s()),
-                loss_ppm: lab.plan().links.loss.parts_per_million(),
+                rate_bits_per_s: links.rate.map(|rate| rate.bits_per_s()),
+                loss_ppm: links.loss.parts_per_million(),
+                delay_ns: links.delay.map(|delay| delay.nanoseconds()),
+                spine_delay_ns: links.spine_delay.nanoseconds(),
+                jitter_ns: links.jitter.nanoseconds(),
                 manager: lab.plan().manager_address(),
                 scheduling: lab.scheduling()?,
+                switch: lab_links::switch_counts(&lab),
                 members: &lab.plan().members,
             };
             if flags.json {
@@ -192,6 +224,9 @@ fn status(flags: &LabStatusFlags) -> anyhow::Result<ExitCode> {
             } else {
                 writeln!(out, "scheduled {}", shown.scheduling)?;
                 write!(out, "{}", members_text(&lab))?;
+                if let Some(counts) = &shown.switch {
+                    write!(out, "{}", lab_links::switch_text(counts))?;
+                }
             }
         }
         None => {
@@ -229,8 +264,7 @@ fn labs_text(labs: &[Listed]) -> String {
 }
 
 fn members_text(lab: &Lab) -> String {
-    let links = lab.plan().links;
-    let rate = links.rate.map_or_else(|| "unlimited".to_owned(), |rate| rate.to_string());
+    let links = lab_links::links_text(&lab.plan().links);
     let mut table = tables::plain(["member", "role", "address", "switch"]);
     for member in &lab.plan().members {
         table.add_row([
@@ -240,5 +274,5 @@ fn members_text(lab: &Lab) -> String {
             member.switch.clone().unwrap_or_else(|| "-".to_owned()),
         ]);
     }
-    format!("links: rate {rate}, loss {}\n{}\n", links.loss, tables::text(&table))
+    format!("links: {links}\n{}\n", tables::text(&table))
 }

@@ -12,6 +12,7 @@ mod fabric;
 mod flags;
 mod inspect;
 mod lab;
+mod lab_links;
 mod listen;
 mod logging;
 mod manual;
@@ -93,6 +94,7 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
         Command::Config(flags) => config::config(flags),
         Command::Lab(flags) => lab::lab(flags.action),
         Command::LabSupervisor(flags) => lab::supervisor(&flags),
+        Command::LabProbe(flags) => lab_links::probe(&flags),
         Command::LabAgent(flags) => lab::agent(flags),
         Command::Completions(flags) => {
             let mut script = Vec::new();

@@ -480,3 +480,115 @@ print(s.recv(16).decode())
     let limits = lab.output("h0", "tc -s qdisc show dev eth0");
     assert!(limits.contains("rate 10Mbit") && !limits.contains("overlimits 0 "), "{limits}");
 }
+
+/// The findings of `lab check`, which must find no fault.
+fn checked(lab: &TestLab, frames: &str) -> serde_json::Value {
+    let ended = run(&mut lab.command(&["check", "--frames", frames, "--json"]));
+    assert!(ended.status.success(), "{}{}", ended.stdout, ended.stderr);
+    serde_json::from_str(&ended.stdout).expect("JSON")
+}
+
+#[test]
+fn a_lab_with_delay_holds_frames_in_order_and_loses_them_at_each_receiver() {
+    let shape = ["--hosts", "4", "--hosts-per-leaf", "2"];
+    let links = ["--delay", "2ms", "--spine-delay", "1ms", "--jitter", "200us", "--rate", "10gbit"];
+    let options: Vec<&str> = shape.into_iter().chain(links).chain(["--loss", "5"]).collect();
+    let Some(lab) = up("delay", &options) else { return };
+    let found = checked(&lab, "2000");
+    let flows = found["flows"].as_array().expect("a list");
+    assert_eq!(flows.len(), 6, "three receivers, each alone and with the others");
+    for flow in flows {
+        let hold_ns = if flow["receiver"] == "h1" { 2_000_000 } else { 3_000_000 };
+        assert_eq!(flow["hold_ns"], hold_ns, "{flow}");
+        assert!(flow["arrivals"]["ways_ns"][0].as_i64().expect("a number") >= hold_ns, "{flow}");
+        assert_eq!(flow["arrivals"]["disordered"], 0, "{flow}");
+        // 100 of 2,000 give or take 10; the check allows for five times that.
+        let received = flow["arrivals"]["received"].as_u64().expect("a count");
+        assert!((1_850..=1_950).contains(&received), "{flow}");
+    }
+    for (name, port) in
+        found["switch"]["ports"].as_array().expect("a list").iter().map(|it| (&it[0], &it[1]))
+    {
+        assert_eq!([&port["overflowed"], &port["unread"], &port["refused"]], [0, 0, 0], "{name}");
+        assert!(
+            port["lost"].as_u64() > Some(0) || port["sent"].as_u64() < Some(1_000),
+            "{name}: {port}"
+        );
+    }
+    let status = run(&mut lab.command(&["status"])).stdout;
+    assert!(
+        status.contains("links: delay 2ms, across the spine 1ms more, jitter 200us"),
+        "{status}"
+    );
+    assert!(status.contains("processor time: switch"), "{status}");
+}
+
+/// A loss behind the interface would not be seen by programs in the kernel that take packets there.
+#[test]
+fn a_lab_with_delay_loses_packets_before_they_reach_the_interface() {
+    let Some(lab) = up("before", &["--hosts", "2", "--delay", "1ms", "--loss", "10"]) else {
+        return;
+    };
+    let arrived = || -> u64 {
+        let text = lab.output("h1", "cat /sys/class/net/eth0/statistics/rx_packets");
+        text.trim().parse().expect("a count")
+    };
+    let receiver = receiving(&lab, RECEIVER);
+    let before = arrived();
+    let sent = lab.python("h0", SENDER).wait();
+    assert!(sent.status.success(), "{}", sent.stderr);
+    let received: u64 = receiver.wait().stdout.trim().parse().expect("a count");
+    assert!((3_500..3_700).contains(&received), "{received} of 4000 datagrams arrived");
+    // The 64 at the end, and what hosts say now and then.
+    assert!(arrived() - before < received + 100, "{} came to the interface", arrived() - before);
+}
+
+#[test]
+fn a_lab_with_delay_carries_segments_together_unless_told_otherwise() {
+    let Some(lab) = up("segments", &["--hosts", "2", "--delay", "1ms"]) else { return };
+    let together = packets_of_a_mebibyte(&lab);
+    drop(lab);
+    let lab = up("segments", &["--hosts", "2", "--delay", "1ms", "--single-packets"])
+        .expect("the first came up");
+    let single = packets_of_a_mebibyte(&lab);
+    assert!(together < 400 && single > 700, "{together} together, {single} single");
+}
+
+#[test]
+fn the_switch_of_a_lab_with_delay_ends_with_its_supervisor() {
+    let Some(lab) = up("switch", &["--hosts", "2", "--delay", "1ms"]) else { return };
+    let name = lab.0.clone();
+    let switch = || -> bool {
+        processes_of(&name).iter().any(|pid| {
+            let text = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+            text.is_ok_and(|text| text.trim() == "lab-switch")
+        })
+    };
+    assert!(switch(), "a lab with delay has a switch");
+    kill(lab.supervisor());
+    await_that("everything ends", || processes_of(&name).is_empty().then_some(()));
+    assert!(lab.down().status.success());
+    assert_nothing_left(&name);
+}
+
+#[test]
+fn checks_of_labs_without_delay_are_refused() {
+    let Some(lab) = up("undelayed", &["--hosts", "2"]) else { return };
+    let ended = run(&mut lab.command(&["check"]));
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(ended.stderr.contains("no delay"), "{}", ended.stderr);
+}
+
+/// All networks of a machine share one table of neighbours, which has 1,024 entries: 35 members that all speak with each
+/// other would need 1,190.
+#[test]
+fn members_of_a_large_lab_never_ask_for_each_others_hardware_addresses() {
+    let options = ["--hosts", "33", "--hosts-per-leaf", "33", "--nodes", "spine"];
+    let Some(lab) = up("large", &options) else { return };
+    let script = "for at in $(seq 33); do echo > /dev/udp/10.77.2.$at/9; done; \
+                  ip neighbour | grep -c PERMANENT; ip neighbour | grep -vc PERMANENT || true";
+    for host in 0..33 {
+        let counts = lab.output(&format!("h{host}"), &format!("bash -c '{script}'"));
+        assert_eq!(counts.split_whitespace().collect::<Vec<_>>(), ["34", "0"], "h{host}");
+    }
+}

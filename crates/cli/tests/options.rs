@@ -42,6 +42,7 @@ const PAGES: &[&[&str]] = &[
     &["lab", "exec"],
     &["lab", "run"],
     &["lab", "status"],
+    &["lab", "check"],
 ];
 
 fn help(page: &[&str], columns: usize) -> String {
@@ -95,6 +96,8 @@ fn examples_and_paragraphs_are_readable_at_any_width() {
 const REFUSED: &[(&str, &[&str])] = &[
     ("lab up --hosts 65", &["--hosts", "65", "1 to 64"]),
     ("lab up --rate fast", &["--rate", "fast", "10gbit"]),
+    ("lab up --delay 1s", &["--delay", "1s", "1ms"]),
+    ("lab up --jitter 1ms", &["--delay"]),
     ("lab up --loss 51", &["--loss", "51", "0 to 50"]),
     ("lab down --name A/B", &["--name", "A/B", "lower-case"]),
     ("lab run --plain --report a -- true", &["--plain", "--report"]),

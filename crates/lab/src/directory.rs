@@ -98,6 +98,12 @@ impl Directory {
         self.0.join("sockets").join(member)
     }
 
+    /// Socket at which the switch of a lab with delay tells its counts.
+    #[must_use]
+    pub fn switch_socket(&self) -> PathBuf {
+        self.0.join("sockets").join("switch")
+    }
+
     /// The temporary folder of a member's processes.
     #[must_use]
     pub fn temporary(&self, member: &str) -> PathBuf {

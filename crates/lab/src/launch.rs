@@ -72,7 +72,9 @@ pub fn environment(
         ("HYDRA_HOST_FILE", files.hydra.into()),
         ("HYDRA_IFACE", MEMBER_INTERFACE.into()),
     ];
-    if is_crowded(config.plan.shape.hosts() * ranks_per_host) {
+    // With delay ranks wait long, and the switch needs a core too.
+    let is_crowded = is_crowded(config.plan.shape.hosts() * ranks_per_host);
+    if config.plan.links.has_delay() || is_crowded {
         // Each host sees all cores as its own; only the lab knows that they are shared.
         variables.push(("OMPI_MCA_mpi_yield_when_idle", "1".into()));
         variables.push(("TRIBUTARY_WAIT", "sleep".into()));

@@ -7,16 +7,21 @@
 //! however it ends, the kernel ends the others and removes their networks. What remains is one
 //! folder and at most one empty control group, which [`down`] removes.
 //!
+//! In a lab with delay one process is all switches, and holds each frame for its time ([`switch`]).
+//!
 //! [`plan`] says what a lab consists of, `supervisor` builds it, `member` is what each member runs,
-//! and [`session`] runs commands in members. This crate starts the `tributary` program for the
+//! [`session`] runs commands in members, and [`check`] sends frames to see what links do. This crate starts the `tributary` program for the
 //! daemons and knows nothing of what they do.
 
+pub mod check;
+pub mod delay;
 pub mod directory;
 pub mod launch;
-pub mod neighbors;
 pub mod network;
 pub mod plan;
+pub mod probe;
 pub mod session;
+pub mod switch;
 
 mod channel;
 mod lab;

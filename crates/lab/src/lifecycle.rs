@@ -18,6 +18,7 @@ use crate::lab::Lab;
 use crate::launch;
 use crate::scheduling::Scheduling;
 use crate::supervisor::{Failure, Go};
+use crate::switch;
 use crate::tools::{self, ToolError};
 
 /// How long killed processes may take to end.
@@ -100,7 +101,13 @@ pub enum DownError {
 /// # Errors
 /// If it can't; then nothing of it remains.
 pub fn up(options: &UpOptions) -> Result<Lab, UpError> {
-    tools::check(&options.config.plan.links)?;
+    let links = &options.config.plan.links;
+    tools::check(links)?;
+    if links.has_delay() {
+        switch::check().map_err(|error| UpError::NotPermitted {
+            reason: format!("/dev/net/tun, by which a lab with delay carries frames: {error}"),
+        })?;
+    }
     let directory = Directory::of(&options.name);
     let lock = directory
         .create_and_lock()

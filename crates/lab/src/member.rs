@@ -71,12 +71,18 @@ fn connect_and_listen(
 ) -> Result<UnixListener, Failure> {
     let interfaces = config.plan.interfaces_of(&member.name);
     let links = &config.plan.links;
-    if member.role == Role::Switch {
-        Tool::Ip.run(&scripts::switch(&interfaces))?;
+    if links.has_delay() {
+        // The switch in user space does the rest.
+        Tool::Ip.run(&scripts::addresses(&config.plan, member))?;
+        namespaces::keep_windows_open().map_err(step("tcp_slow_start_after_idle"))?;
+    } else {
+        if member.role == Role::Switch {
+            Tool::Ip.run(&scripts::switch(&interfaces))?;
+        }
+        Tool::Ip.run(&scripts::addresses(&config.plan, member))?;
+        Tool::Tc.run(&scripts::rates(links, &interfaces))?;
+        Tool::Nft.run(&scripts::drops(links, &interfaces))?;
     }
-    Tool::Ip.run(&scripts::addresses(links, member))?;
-    Tool::Tc.run(&scripts::rates(links, &interfaces))?;
-    Tool::Nft.run(&scripts::drops(links, &interfaces))?;
     start_daemon(directory, config, member).map_err(step("the member's daemon"))?;
     fs::create_dir_all(directory.temporary(&member.name)).map_err(step("temporary folder"))?;
     UnixListener::bind(directory.socket(&member.name))

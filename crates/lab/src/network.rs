@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::delay::Delay;
+
 /// Most hosts of a lab. Each is a few processes on this machine.
 pub const HOSTS_MAX: u32 = 64;
 
@@ -101,6 +103,23 @@ pub struct LinkOptions {
     /// as one packet (GSO), which is lost as a whole.
     #[serde(default)]
     pub has_single_packets: bool,
+    /// How long a frame takes from one member of a switch to another; `None` for as long as the kernel takes.
+    #[serde(default)]
+    pub delay: Option<Delay>,
+    /// How much longer a frame takes across the spine.
+    #[serde(default)]
+    pub spine_delay: Delay,
+    /// How much longer a frame takes at most, at random.
+    #[serde(default)]
+    pub jitter: Delay,
+}
+
+impl LinkOptions {
+    /// Whether frames are held, so that a switch in user space carries them.
+    #[must_use]
+    pub fn has_delay(&self) -> bool {
+        self.delay.is_some()
+    }
 }
 
 /// A link's rate.

@@ -8,6 +8,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::delay::Delay;
 use crate::network::{LinkOptions, NodePlacement, Shape};
 
 /// Port of every daemon in a lab. Daemons differ by address.
@@ -89,10 +90,11 @@ impl Member {
         }
     }
 
-    /// The interface that its address is at.
+    /// The hardware address of its interface, made of its address; locally administered.
     #[must_use]
-    pub fn addressed_interface(&self) -> &'static str {
-        if self.role == Role::Switch { BRIDGE } else { MEMBER_INTERFACE }
+    pub fn hardware_address(&self) -> Option<[u8; 6]> {
+        let [a, b, c, d] = self.address?.octets();
+        Some([0x02, 0x54, a, b, c, d])
     }
 }
 
@@ -166,7 +168,42 @@ impl Plan {
         self.members.iter().filter(|member| member.has_node())
     }
 
-    /// Every link.
+    /// The interface that a member's address is at.
+    #[must_use]
+    pub fn addressed_interface(&self, member: &Member) -> &'static str {
+        match member.role {
+            Role::Switch if !self.links.has_delay() => BRIDGE,
+            _ => MEMBER_INTERFACE,
+        }
+    }
+
+    /// Members with an address: those that send and receive.
+    pub fn speakers(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(|member| member.address.is_some())
+    }
+
+    /// How long frames from one member to another are held: half of the delay on the link of each, half of the
+    /// spine's on each link between a leaf and the spine. Those of a node inside a switch need no link of its own.
+    #[must_use]
+    pub fn hold_ns(&self, source: &Member, target: &Member) -> u64 {
+        let links = &self.links;
+        let own = |member: &Member| u64::from(member.role != Role::Switch);
+        let switch_of = |member: &Member| match member.role {
+            Role::Switch => Some(member.name.clone()),
+            _ => member.switch.clone(),
+        };
+        let (from, to) = (switch_of(source), switch_of(target));
+        let is_spine = |switch: &Option<String>| switch.as_deref() == Some(SPINE);
+        let between = match (from == to, is_spine(&from) || is_spine(&to)) {
+            (true, _) => 0,
+            (false, true) => 1,
+            (false, false) => 2,
+        };
+        let delay = links.delay.map_or(0, Delay::nanoseconds);
+        ((own(source) + own(target)) * delay + between * links.spine_delay.nanoseconds()) / 2
+    }
+
+    /// Every link between two interfaces; none in a lab whose frames a switch in user space carries.
     #[must_use]
     pub fn cables(&self) -> Vec<Cable> {
         let cable = |member: &Member| {
@@ -180,12 +217,17 @@ impl Plan {
                 above: (above, member.name.clone()),
             })
         };
-        self.members.iter().filter_map(cable).collect()
+        let members = if self.links.has_delay() { &[][..] } else { &self.members[..] };
+        members.iter().filter_map(cable).collect()
     }
 
     /// Interfaces that carry links at a member.
     #[must_use]
     pub fn interfaces_of(&self, member: &str) -> Vec<String> {
+        if self.links.has_delay() {
+            let speaks = self.speakers().any(|speaker| speaker.name == member);
+            return speaks.then(|| MEMBER_INTERFACE.to_owned()).into_iter().collect();
+        }
         self.cables()
             .into_iter()
             .flat_map(|cable| [cable.below, cable.above])
@@ -324,6 +366,34 @@ mod tests {
         assert!(
             plan.topology().contains("[[aggregation-node]]\nname = \"leaf1\"\nat = \"leaf1\"\n")
         );
+    }
+
+    #[test]
+    fn frames_are_held_half_on_each_link() {
+        let links = LinkOptions {
+            delay: Some("1ms".parse().unwrap()),
+            spine_delay: "300us".parse().unwrap(),
+            ..LinkOptions::default()
+        };
+        for (nodes, expected) in [
+            // Between two hosts of a leaf and of two, from a host to its node, from a node to the one above.
+            (NodePlacement::All, [1_000_000, 1_300_000, 1_000_000, 1_150_000]),
+            (NodePlacement::Inside, [1_000_000, 1_300_000, 500_000, 150_000]),
+        ] {
+            let plan = Plan::new(Shape::new(4, 2, nodes).unwrap(), links);
+            let ends = match nodes {
+                NodePlacement::Inside => ["leaf0", "spine"],
+                _ => ["leaf0-an", "spine-an"],
+            };
+            let hold = |source: &str, target: &str| {
+                plan.hold_ns(plan.member(source).unwrap(), plan.member(target).unwrap())
+            };
+            let pairs = [("h0", "h1"), ("h0", "h3"), ("h0", ends[0]), (ends[0], ends[1])];
+            assert_eq!(pairs.map(|(source, target)| hold(source, target)), expected);
+            assert_eq!(pairs.map(|(source, target)| hold(target, source)), expected);
+            assert_eq!(plan.cables(), []);
+            assert_eq!(plan.interfaces_of("h0"), ["eth0"]);
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 
 use crate::network::{LinkOptions, Rate};
 use crate::plan::{BRIDGE, Member, NETWORK, PREFIX_BITS, Plan};
+use crate::switch::UNREAD_MAX;
 
 /// Size of a token bucket as time at the full rate, in microseconds.
 const BURST_US: u64 = 1_000;
@@ -53,16 +54,25 @@ pub(crate) fn switch(interfaces: &[String]) -> String {
     text
 }
 
-/// Lines for `ip -batch` that give a member its address, if it has one, in its own namespace.
-pub(crate) fn addresses(links: &LinkOptions, member: &Member) -> String {
-    let Some(address) = member.address else { return String::new() };
-    let interface = member.addressed_interface();
+/// Lines for `ip -batch` that give a member its address, if it has one, in its own namespace, and tell it the others'.
+pub(crate) fn addresses(plan: &Plan, member: &Member) -> String {
+    let (Some(address), Some(hardware)) = (member.address, member.hardware_address()) else {
+        return String::new();
+    };
+    let links = &plan.links;
+    let interface = plan.addressed_interface(member);
     let mut text = format!(
         "link set dev lo up\n\
+         link set dev {interface} address {}\n\
          address add {address}/{PREFIX_BITS} broadcast + dev {interface}\n\
          link set dev {interface} up\n\
-         route add 224.0.0.0/4 dev {interface}\n"
+         route add 224.0.0.0/4 dev {interface}\n",
+        colons(hardware)
     );
+    text.push_str(&neighbors(plan, member));
+    if links.has_delay() {
+        let _ = writeln!(text, "link set dev {interface} txqueuelen {UNREAD_MAX}");
+    }
     if links.has_single_packets {
         let _ = writeln!(text, "link set dev {interface} gso_max_segs 1");
     }
@@ -74,6 +84,28 @@ pub(crate) fn addresses(links: &LinkOptions, member: &Member) -> String {
         );
     }
     text
+}
+
+/// Lines for `ip -batch` that enter all other members into a member's table of neighbours, for good. All networks of a
+/// machine share that table, and it has 1,024 entries (`gc_thresh3` of arp(7)), which 33 members that all speak with each
+/// other would overflow; the kernel does not count permanent ones.
+fn neighbors(plan: &Plan, member: &Member) -> String {
+    let interface = plan.addressed_interface(member);
+    let mut text = String::new();
+    for other in plan.speakers().filter(|other| other.name != member.name) {
+        if let (Some(address), Some(hardware)) = (other.address, other.hardware_address()) {
+            let _ = writeln!(
+                text,
+                "neighbour replace {address} lladdr {} dev {interface} nud permanent",
+                colons(hardware)
+            );
+        }
+    }
+    text
+}
+
+fn colons(hardware: [u8; 6]) -> String {
+    hardware.map(|byte| format!("{byte:02x}")).join(":")
 }
 
 /// Lines for `tc -batch` that limit the rate of packets leaving the interfaces; empty without a
@@ -145,6 +177,20 @@ mod tests {
              link add name eth0 netns 4 type veth peer name spine-an netns 0\n\
              link add name eth0 netns 5 type veth peer name h0 netns 1\n\
              link add name eth0 netns 6 type veth peer name h1 netns 2\n"
+        );
+    }
+
+    #[test]
+    fn members_know_every_other_for_good() {
+        let plan =
+            Plan::new(Shape::new(2, 2, NodePlacement::Spine).unwrap(), LinkOptions::default());
+        let text = addresses(&plan, plan.member("h0").unwrap());
+        assert!(text.contains("link set dev eth0 address 02:54:0a:4d:02:01\n"), "{text}");
+        assert_eq!(
+            neighbors(&plan, plan.member("h0").unwrap()),
+            "neighbour replace 10.77.0.1 lladdr 02:54:0a:4d:00:01 dev eth0 nud permanent\n\
+             neighbour replace 10.77.1.1 lladdr 02:54:0a:4d:01:01 dev eth0 nud permanent\n\
+             neighbour replace 10.77.2.2 lladdr 02:54:0a:4d:02:02 dev eth0 nud permanent\n"
         );
     }
 

@@ -19,6 +19,7 @@ use crate::member;
 use crate::namespaces::{self, Birthplace, Forked, StepError, step};
 use crate::plan::Member;
 use crate::scripts;
+use crate::switch;
 use crate::tools::{Tool, ToolError};
 
 /// Why a lab could not be made, in a form that travels between processes.
@@ -155,10 +156,35 @@ fn build(directory: &Directory, control: &mut Option<UnixStream>) -> Result<(), 
         member.expect("cables end at members").process
     };
     Tool::Ip.run(&scripts::cables(&config.plan, process_of))?;
+    if config.plan.links.has_delay() {
+        let processes: Vec<i32> =
+            config.plan.speakers().map(|member| process_of(&member.name)).collect();
+        let switch = start_switch(directory, &config, &processes, control)?;
+        await_all(std::slice::from_ref(&switch))?;
+    }
     for member in &made {
         channel::send(&member.stream, &Go).map_err(step("message to a member"))?;
     }
     await_all(&made)
+}
+
+/// Starts the switch in user space, which drops its copy of `control` as members do.
+fn start_switch(
+    directory: &Directory,
+    config: &LabConfig,
+    processes: &[i32],
+    control: &mut Option<UnixStream>,
+) -> Result<Made, Failure> {
+    let (near, far) = UnixStream::pair().map_err(step("socket pair"))?;
+    match namespaces::fork()? {
+        Forked::Parent(process) => Ok(Made { name: "switch".to_owned(), process, stream: near }),
+        Forked::Child => {
+            drop((near, control.take()));
+            name_process("lab-switch");
+            let ended = switch::run(directory, config, processes, far);
+            std::process::exit(i32::from(ended.is_err()))
+        }
+    }
 }
 
 /// Waits until every member has done its step.

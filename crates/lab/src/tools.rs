@@ -115,6 +115,9 @@ impl Tool {
 /// Names the first that is not installed.
 pub(crate) fn check(links: &LinkOptions) -> Result<(), ToolError> {
     Tool::Ip.find()?;
+    if links.has_delay() {
+        return Ok(());
+    }
     if links.rate.is_some() {
         Tool::Tc.find()?;
     }

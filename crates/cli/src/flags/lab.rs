@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use tributary_lab::delay::Delay;
 use tributary_lab::directory::LabName;
 use tributary_lab::network::{HOSTS_MAX, Loss, Rate};
 
@@ -23,6 +24,7 @@ Examples:
   tributary lab up --hosts 8 --hosts-per-leaf 4
   tributary lab up --hosts 8 --hosts-per-leaf 8 --name flat
   tributary lab up --hosts 4 --rate 10gbit --loss 0.5
+  tributary lab up --hosts 8 --delay 1ms
 
 Hosts are called h0, h1, ...; switches leaf0, ... and spine; an aggregation node has the name of its \
 switch and -an, such as leaf0-an; the manager is called manager.";
@@ -56,6 +58,7 @@ pub(crate) enum LabAction {
     Exec(LabExecFlags),
     Run(LabRunFlags),
     Status(LabStatusFlags),
+    Check(LabCheckFlags),
 }
 
 /// Which lab.
@@ -97,7 +100,19 @@ pub(crate) struct LabUpFlags {
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,
 
-    /// Percentage of packets that every link loses in each direction, such as 0.5
+    /// How long a frame takes from one member to another, such as 1ms; a switch in user space then carries all frames
+    #[arg(long, value_name = "TIME")]
+    pub(crate) delay: Option<Delay>,
+
+    /// How much longer a frame takes across the spine
+    #[arg(long, value_name = "TIME", default_value = "0ns", requires = "delay")]
+    pub(crate) spine_delay: Delay,
+
+    /// How much longer a frame takes at most, at random; the order between two members stays
+    #[arg(long, value_name = "TIME", default_value = "0ns", requires = "delay")]
+    pub(crate) jitter: Delay,
+
+    /// Percentage of packets that every link loses in each direction, such as 0.5; with --delay, that every receiver loses
     #[arg(long, value_name = "PERCENT", default_value = "0")]
     pub(crate) loss: Loss,
 
@@ -186,6 +201,32 @@ pub(crate) struct LabStatusFlags {
     /// Write JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Check times, losses and order of frames in a lab with delay
+///
+/// The first host sends frames to each other host, then as many to all of them by multicast. Fails if a frame comes too
+/// early or out of order, or if a receiver's loss is not the one asked for. Frames that come late are shown: busy
+/// processors delay them.
+#[derive(Debug, Args)]
+pub(crate) struct LabCheckFlags {
+    #[command(flatten)]
+    pub(crate) lab: LabNameFlags,
+
+    /// Frames to each receiver
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = whole_number(1..=1_000_000))]
+    pub(crate) frames: u64,
+
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A process that sends or receives frames for `lab check`.
+#[derive(Debug, Args)]
+pub(crate) struct LabProbeFlags {
+    /// What to do, as JSON.
+    pub(crate) probe: String,
 }
 
 /// The supervisor of a lab, which `lab up` starts.
