@@ -83,6 +83,15 @@ except urllib.error.HTTPError as error:
     print(error.code, error.read().decode())
 """
 
+# Labs whose network takes the time, with their numbers of hosts, and by which way every operation goes: a plain MPI, over
+# direct links, through a tree of one level and of two.
+DELAY_LABS = [(hosts, ["--hosts", str(hosts), "--hosts-per-leaf", str(per_leaf), "--delay", "1ms", *further])
+              for hosts, per_leaf, further in [(8, 8, []), (8, 4, ["--spine-delay", "200us", "--jitter", "50us"]),
+                                               (16, 16, []), (32, 32, [])]]
+DELAY_WAYS = ("plain", "direct", "tree")
+# Every operation takes milliseconds there.
+DELAY_SAMPLE = "512"
+
 # Links that lose packets: what goes over direct links as a rule goes through the tree there, once that was seen.
 LOSSY_LAB = ["--hosts", "6", "--hosts-per-leaf", "6", "--single-packets", "--loss", "1"]
 LOSSY_CASE = "allreduce:65536"
@@ -226,6 +235,31 @@ def check_kernel(name, node, program, arguments):
         raise Failure(f"{counts['in_tree']} in_tree; exit code {code}\n{text}")
     return (f"{counts['in_tree']} in_tree, {results} segments inside the kernel, {gathered} gathered there, "
             f"{passed} requests passed on")
+
+
+def check_delayed(mpi, name, way, hosts, program, arguments):
+    """The results of a part of the program are right where frames take long; its operations go the way they should."""
+    program = [program[0], "--sample", DELAY_SAMPLE]
+    if way == "plain":
+        code, text = bounded(program_words(mpi, name, hosts, 1, program, arguments, "--plain"),
+                             arguments.timeout)
+        if code != 0:
+            raise Failure(f"exit code {code}\n{text}")
+        return "results right"
+    counts = run_program(mpi, name, hosts, 1, program, arguments, {"TRIBUTARY_BETWEEN_HOSTS": way})
+    path = {"tree": "in_tree", "direct": "direct"}[way]
+    other = {"tree": "direct", "direct": "in_tree"}[way]
+    if counts[path] == 0 or counts[other] != 0 or world_of(counts)["hosts"] != hosts:
+        raise Failure(f"{counts[path]} ran {path}, {counts[other]} {other}: {counts}")
+    return f"{counts[path]} {path}"
+
+
+def check_links(name, arguments):
+    """Frames take the time that was asked for, lose what they should and stay in order."""
+    code, text = bounded(command(arguments.tributary, "check", name, "--frames", 2000), arguments.timeout)
+    if code != 0:
+        raise Failure(f"exit code {code}\n{text}")
+    return text.splitlines()[-1]
 
 
 def check_lossy(name, arguments):
@@ -385,6 +419,12 @@ def main():
         node = "leaf0" if "inside" in options else "leaf0-an"
         tests.on_lab(options, [
             ("mpich    kernel path", lambda name, node=node: check_kernel(name, node, programs["mpich"], arguments))])
+    for hosts, options in DELAY_LABS:
+        tests.on_lab(options, [
+            *[(f"{mpi:8} {way}", lambda name, mpi=mpi, run=(way, hosts):
+                check_delayed(mpi, name, *run, programs[mpi], arguments))
+              for mpi in ("openmpi", "mpich") for way in DELAY_WAYS],
+            ("links", lambda name: check_links(name, arguments))])
     tests.on_lab(LOSSY_LAB, [("mpich    lossy links", lambda name: check_lossy(name, arguments))])
     tests.on_lab(BLOCKED_LAB, [
         (f"mpich    no UDP into {BLOCKED_HOST}",

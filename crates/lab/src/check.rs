@@ -15,8 +15,8 @@ use crate::probe::{Arrivals, GROUP, Noted, Probe, Sending};
 use crate::session::{ExecError, Request, Session};
 use crate::switch::{self, AskError, SwitchCounts};
 
-/// Processor time that one frame may take at one receiver, four times over: so the cores are idle three quarters.
-const DELIVERY_NS: u64 = 16_000;
+/// From one delivery to the next. A delivery takes some 15 us of a processor, so the cores idle most of the time.
+const DELIVERY_NS: u64 = 40_000;
 
 /// Bits of a probing frame on a wire, and of three more that may go by another way at the same time.
 const SPACED_BITS: u64 = 4 * 8 * 130;

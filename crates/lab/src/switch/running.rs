@@ -1,10 +1,11 @@
 //! The switch's process: it waits for frames and for deadlines, and answers those who ask for its counts.
 
 use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Instant;
 
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
 use super::counts::{Lengths, SwitchCounts};
 use super::ports::{self, Port};
@@ -129,12 +130,7 @@ impl Switch {
             let due_ns = self.queues.poll_timeout();
             let wake_ns = due_ns.map(|due_ns| due_ns.saturating_sub(self.alarm.ahead_ns()));
             let limit = wake_ns.map(|wake_ns| timespec(wake_ns.saturating_sub(self.now_ns())));
-            events.clear();
-            match epoll::wait(&waiting, rustix::buffer::spare_capacity(&mut events), limit.as_ref())
-            {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
+            wait(&waiting, limit.as_ref(), &mut events)?;
             if let (true, Some(wake_ns), Some(due_ns)) = (events.is_empty(), wake_ns, due_ns) {
                 self.alarm.note(self.now_ns().saturating_sub(wake_ns));
                 while self.now_ns() < due_ns.min(wake_ns + AHEAD_MAX_NS) {
@@ -199,6 +195,23 @@ impl Switch {
             switch_ns: processor::own_ns(),
             lab_ns: processor::all_ns(),
         }
+    }
+}
+
+/// Waits for events, for at most `limit`. By `poll`, because a wait for events (`epoll_wait`) takes milliseconds as its limit.
+fn wait(
+    waiting: &OwnedFd,
+    limit: Option<&Timespec>,
+    events: &mut Vec<epoll::Event>,
+) -> io::Result<()> {
+    events.clear();
+    let seen = poll(&mut [PollFd::new(waiting, PollFlags::IN)], limit).and_then(|_| {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        epoll::wait(waiting, rustix::buffer::spare_capacity(events), Some(&at_once))
+    });
+    match seen {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
