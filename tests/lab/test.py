@@ -89,6 +89,8 @@ DELAY_LABS = [(hosts, ["--hosts", str(hosts), "--hosts-per-leaf", str(per_leaf),
               for hosts, per_leaf, further in [(8, 8, []), (8, 4, ["--spine-delay", "200us", "--jitter", "50us"]),
                                                (16, 16, []), (32, 32, [])]]
 DELAY_WAYS = ("plain", "direct", "tree")
+# The vector instructions of Open MPI 5.0 saturate sums of 8-bit integers: 255 instead of 2 from 32 ranks.
+PLAIN = {"OMPI_MCA_op": "^avx"}
 # Every operation takes milliseconds there.
 DELAY_SAMPLE = "512"
 
@@ -242,7 +244,7 @@ def check_delayed(mpi, name, way, hosts, program, arguments):
     program = [program[0], "--sample", DELAY_SAMPLE]
     if way == "plain":
         code, text = bounded(program_words(mpi, name, hosts, 1, program, arguments, "--plain"),
-                             arguments.timeout)
+                             arguments.timeout, PLAIN)
         if code != 0:
             raise Failure(f"exit code {code}\n{text}")
         return "results right"

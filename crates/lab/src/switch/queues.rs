@@ -68,6 +68,8 @@ struct Port {
     in_until_ns: u64,
     /// When the last frame to the member is out.
     out_until_ns: u64,
+    /// Whether the member's interface has been up.
+    was_up: bool,
     counts: PortCounts,
 }
 
@@ -145,7 +147,6 @@ impl Queues {
                 continue;
             }
             port.release(&held.frame);
-            port.counts.sent += 1;
             return Some(Departure { port: held.port, frame: held.frame, due_ns: held.at_ns });
         }
     }
@@ -155,11 +156,13 @@ impl Queues {
         self.held.peek().map(|held| held.at_ns)
     }
 
-    /// Notes that a member's network did not take a frame that was sent.
-    pub(crate) fn on_refused(&mut self, port: usize) {
-        let counts = &mut self.ports[port].counts;
-        counts.sent -= 1;
-        counts.refused += 1;
+    /// Notes whether a member's network took a frame that was sent. What a lab says while it comes up reaches all of its
+    /// members, some of which have no network yet: that is no drop.
+    pub(crate) fn on_sent(&mut self, port: usize, is_taken: bool) {
+        let port = &mut self.ports[port];
+        port.was_up |= is_taken;
+        port.counts.sent += u64::from(is_taken);
+        port.counts.refused += u64::from(!is_taken && port.was_up);
     }
 
     /// Each port's counts.
@@ -486,6 +489,16 @@ mod tests {
         }
         assert_eq!(drain(&mut queues).len(), 2);
         assert_eq!(queues.counts().next().unwrap().blocked, 1);
+    }
+
+    #[test]
+    fn a_frame_that_is_not_taken_is_a_drop_once_the_member_was_up() {
+        let mut queues = Queues::new(rules(2), 1);
+        for is_taken in [false, true, false] {
+            queues.on_sent(1, is_taken);
+        }
+        let counts = queues.counts().nth(1).unwrap();
+        assert_eq!((counts.sent, counts.refused), (1, 1));
     }
 
     #[test]

@@ -162,9 +162,8 @@ impl Switch {
             let now_ns = self.now_ns();
             let Some(departure) = self.queues.poll_departure(now_ns) else { return };
             self.late.count(now_ns - departure.due_ns);
-            if self.ports[departure.port].write(&departure.frame).is_err() {
-                self.queues.on_refused(departure.port);
-            }
+            let is_taken = self.ports[departure.port].write(&departure.frame).is_ok();
+            self.queues.on_sent(departure.port, is_taken);
         }
     }
 
