@@ -523,6 +523,22 @@ fn a_lab_with_delay_holds_frames_in_order_and_loses_them_at_each_receiver() {
     assert!(status.contains("processor time: switch"), "{status}");
 }
 
+#[test]
+fn a_lab_with_delay_goes_before_other_programs() {
+    for (options, goes_first) in
+        [(&["--hosts", "1", "--delay", "1ms"][..], true), (&["--hosts", "1"], false)]
+    {
+        let Some(lab) = up("first", options) else { return };
+        let shown = run(&mut lab.command(&["status", "--json"]));
+        let shown: serde_json::Value = serde_json::from_str(&shown.stdout).expect("it prints JSON");
+        let Some(folder) = shown["scheduling"]["together"].as_str() else { return };
+        let read = |file: &str| std::fs::read_to_string(format!("{folder}/{file}")).ok();
+        let share = read("cpu.weight").or_else(|| read("cpu.shares")).expect("a group has a share");
+        let share: u32 = share.trim().parse().expect("a number");
+        assert_eq!(share >= 10_000, goes_first, "{share} of the group of {options:?}");
+    }
+}
+
 /// A loss behind the interface would not be seen by programs in the kernel that take packets there.
 #[test]
 fn a_lab_with_delay_loses_packets_before_they_reach_the_interface() {

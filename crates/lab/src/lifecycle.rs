@@ -137,11 +137,11 @@ fn fill(directory: &Directory, config: &LabConfig, lock: &Lock) -> Result<(), Up
     fs::write(directory.hosts_file(), config.plan.hosts_file()).map_err(file("hosts"))?;
     launch::write_agent(directory, config).map_err(file("launch-agent"))?;
     directory.write_config(config).map_err(file("lab.json"))?;
-    make_control_group(directory)?;
+    make_control_group(directory, config)?;
     make_token(directory, config, lock)
 }
 
-fn make_control_group(directory: &Directory) -> Result<(), UpError> {
+fn make_control_group(directory: &Directory, config: &LabConfig) -> Result<(), UpError> {
     let name = directory.path().file_name().unwrap_or_default().to_string_lossy();
     let planned = Scheduling::plan(&name);
     let note = |scheduling: &Scheduling| {
@@ -149,7 +149,12 @@ fn make_control_group(directory: &Directory) -> Result<(), UpError> {
     };
     // Noted before it is made, so that `down` removes it even after a crash in between.
     note(&planned)?;
-    note(&planned.make())
+    let made = planned.make();
+    note(&made)?;
+    if config.plan.links.has_delay() {
+        made.go_first().map_err(file("the share of the lab's control group"))?;
+    }
+    Ok(())
 }
 
 fn make_token(directory: &Directory, config: &LabConfig, lock: &Lock) -> Result<(), UpError> {
