@@ -88,6 +88,8 @@ except urllib.error.HTTPError as error:
 DELAY_LABS = [(hosts, ["--hosts", str(hosts), "--hosts-per-leaf", str(per_leaf), "--delay", "1ms", *further])
               for hosts, per_leaf, further in [(8, 8, []), (8, 4, ["--spine-delay", "200us", "--jitter", "50us"]),
                                                (16, 16, []), (32, 32, [])]]
+# There the node inside the kernel meets packets behind the losses, each receiver's own.
+DELAY_KERNEL_LAB = ["--hosts", "4", "--hosts-per-leaf", "4", "--node-kernel", "--delay", "1ms", "--loss", "0.5"]
 DELAY_WAYS = ("plain", "direct", "tree")
 # The vector instructions of Open MPI 5.0 saturate sums of 8-bit integers: 255 instead of 2 from 32 ranks.
 PLAIN = {"OMPI_MCA_op": "^avx"}
@@ -427,6 +429,9 @@ def main():
                 check_delayed(mpi, name, *run, programs[mpi], arguments))
               for mpi in ("openmpi", "mpich") for way in DELAY_WAYS],
             ("links", lambda name: check_links(name, arguments))])
+    short = [programs["mpich"][0], "--sample", DELAY_SAMPLE]
+    tests.on_lab(DELAY_KERNEL_LAB, [
+        ("mpich    kernel path", lambda name: check_kernel(name, "leaf0-an", short, arguments))])
     tests.on_lab(LOSSY_LAB, [("mpich    lossy links", lambda name: check_lossy(name, arguments))])
     tests.on_lab(BLOCKED_LAB, [
         (f"mpich    no UDP into {BLOCKED_HOST}",
