@@ -83,7 +83,7 @@ fn up(flags: LabUpFlags) -> anyhow::Result<ExitCode> {
     let options = UpOptions { name: flags.lab.name, config };
     let lab = tributary_lab::up(&options).map_err(|error| match error {
         // Only another user or another machine can help.
-        UpError::NotPermitted { .. } => {
+        UpError::NotPermitted { .. } | UpError::NoDevices { .. } => {
             anyhow::Error::from(UsageError::new("lab up", "", error.to_string()))
         }
         other => other.into(),

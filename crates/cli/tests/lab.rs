@@ -358,6 +358,30 @@ fn where_namespaces_are_refused_up_says_so_with_exit_code_2() {
     assert_nothing_left(&name);
 }
 
+#[test]
+fn a_lab_with_delay_that_can_have_no_devices_says_so_with_exit_code_2() {
+    let Some(lab) = up("devices", &["--hosts", "1", "--delay", "1ms"]) else { return };
+    drop(lab);
+    // A mount namespace of its own, where the device is another one.
+    let name = format!("no-tun-{}", std::process::id());
+    let script = format!(
+        "mount --bind /dev/full /dev/net/tun && mount -o remount,bind,ro,nodev /dev/net/tun; \
+         exec '{}' lab up --delay 1ms --name {name}",
+        env!("CARGO_BIN_EXE_tributary")
+    );
+    let ended = run(Command::new("unshare").args([
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        &script,
+    ]));
+    assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+    assert!(ended.stderr.contains("needs /dev/net/tun"), "{}", ended.stderr);
+    assert_nothing_left(&name);
+}
+
 /// Counts datagrams until an empty one arrives.
 const RECEIVER: &str = "
 import socket

@@ -54,6 +54,14 @@ pub enum UpError {
         /// The step that was refused.
         reason: String,
     },
+    /// A lab with delay carries frames by TAP devices, which this user can't have.
+    #[error(
+        "a lab with delay needs /dev/net/tun ({source}); run as a user who may open it, such as root"
+    )]
+    NoDevices {
+        /// Why not.
+        source: io::Error,
+    },
     /// A tool is missing.
     #[error(transparent)]
     Tool(#[from] ToolError),
@@ -104,9 +112,7 @@ pub fn up(options: &UpOptions) -> Result<Lab, UpError> {
     let links = &options.config.plan.links;
     tools::check(links)?;
     if links.has_delay() {
-        switch::check().map_err(|error| UpError::NotPermitted {
-            reason: format!("/dev/net/tun, by which a lab with delay carries frames: {error}"),
-        })?;
+        switch::check().map_err(|source| UpError::NoDevices { source })?;
     }
     let directory = Directory::of(&options.name);
     let lock = directory
