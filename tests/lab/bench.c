@@ -4,7 +4,7 @@
  * A case is OPERATION:BYTES, such as allreduce:8; bytes are those that a rank contributes, as in the OSU
  * benchmarks. With :apart behind it a barrier precedes each call, and is not counted, as in IMB. A reduce_scatter deals its vector to the ranks in blocks that differ by one element at most
  * (osu_reduce_scatter). A case is timed in blocks of calls that take about BLOCK_US
- * together. A block's latency is its time on the slowest rank over its calls; the median over blocks is
+ * together, or BENCH_BLOCK_US of the environment. A block's latency is its time on the slowest rank over its calls; the median over blocks is
  * printed. Barriers are the method's own: the library takes PMPI_ calls, too. The median and the 99th percentile of single calls on rank 0
  * are printed too: if a few calls take long, a block's latency is a mean, and the median of calls is the
  * typical time.
@@ -44,6 +44,18 @@ static double now_us(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+static void fail(const char *what, const char *detail);
+
+/* How long a block is to take. In a single call behind a barrier ranks wait for those that left the barrier last. */
+static double wanted_us(void) {
+    const char *text = getenv("BENCH_BLOCK_US");
+    int us = text ? atoi(text) : BLOCK_US;
+    if (us <= 0) {
+        fail("not a number of microseconds in BENCH_BLOCK_US", text);
+    }
+    return us;
 }
 
 static void fail(const char *what, const char *detail) {
@@ -222,7 +234,7 @@ static void run_case(const struct one_case *one) {
     calls_made = 0;
     block_us(one, FIRST_CALLS);
     double warm = block_us(one, warm_calls);
-    int calls = (int)(BLOCK_US / warm) + 1;
+    int calls = (int)(wanted_us() / warm) + 1;
     calls = calls > CALLS_MAX ? CALLS_MAX : calls;
     counted = 0;
     for (int block = 0; block < BLOCKS; block++) {

@@ -37,7 +37,10 @@ METHODS = {
 }
 
 # How often a case is measured in the long run, for once in the short one.
-REPEATS = 6
+REPEATS = 3
+# A block of calls takes so many delays. Its first call begins when ranks leave a barrier, at different times: calls in a
+# row even that out.
+BLOCK_DELAYS = 60
 UNITS_US = {"ms": 1e3, "us": 1.0}
 
 
@@ -71,6 +74,7 @@ class DelayedLab(Lab):
     """A lab with delay, and what its switch counts."""
 
     def __init__(self, arguments, delay, options, number):
+        self.block_us = round(BLOCK_DELAYS * delay_us(delay))
         words = ["--hosts", arguments.hosts, "--delay", delay, *options, *arguments.lab.split()]
         if "--hosts-per-leaf" not in words:
             words += ["--hosts-per-leaf", arguments.hosts]
@@ -91,7 +95,7 @@ class DelayedLab(Lab):
         plain = ["--plain"] if is_plain else []
         before = self.counts()
         running = start(self.words("run", *plain, "--", launcher, "-n", arguments.hosts, programs[mpi], *cases),
-                        {**ALL_LENGTHS, **environment})
+                        {**ALL_LENGTHS, **environment, "BENCH_BLOCK_US": str(self.block_us)})
         (stdout, stderr), = finish(f"{method} on {arguments.hosts} hosts", [running], arguments.timeout)
         if not is_plain and " 0 passed_through" not in stderr:
             sys.exit(f"{method} on {arguments.hosts} hosts left operations to the underlying MPI:\n{stderr}")
@@ -129,14 +133,14 @@ def measure_all(methods, cases, delays, arguments):
 
 
 def row_of(method, case, runs, cores):
-    """Medians over runs: at the first delay in its units, and what the second one tells."""
+    """Medians over runs of calls in a row: at the first delay in its units, and what the second one tells."""
     (first, short), (second, long) = ((delay_us(delay), found) for delay, found in runs.items())
     median = {name: statistics.median(run[name] for run in short) for name in short[0]}
-    calls = sorted(run["call_us"] / first for run in short)
-    crossings = (statistics.median(run["call_us"] for run in long) - median["call_us"]) / (second - first)
+    calls = sorted(run["block_us"] / first for run in short)
+    crossings = (statistics.median(run["block_us"] for run in long) - median["block_us"]) / (second - first)
     return {"case": case, "method": method, "delays": statistics.median(calls), "least": calls[0], "most": calls[-1],
-            "crossings": crossings, "rest_us": median["call_us"] - crossings * first, "block_us": median["block_us"],
-            "busy": median["cpu_us"] / cores / median["call_us"], "frames": median["frames"],
+            "crossings": crossings, "rest_us": median["block_us"] - crossings * first, "call_us": median["call_us"],
+            "busy": median["cpu_us"] / cores / median["block_us"], "frames": median["frames"],
             "drops": sum(run["drops"] for found in runs.values() for run in found), "runs": runs}
 
 
@@ -168,8 +172,8 @@ def main():
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
         arguments.output.write_text(json.dumps({"command": sys.argv, "options": options, "load_before": load,
                                                 "rows": rows}), encoding="utf-8")
-    print(f"{arguments.hosts} hosts, one rank each {arguments.lab}; medians of {arguments.rounds} runs on rank 0, in "
-          f"delays of {delays[0]};\n{os.cpu_count()} cores, load before {load:.1f}")
+    print(f"{arguments.hosts} hosts, one rank each {arguments.lab}; medians of {arguments.rounds} runs of calls in a row,\n"
+          f"on the slowest rank, in delays of {delays[0]}; {os.cpu_count()} cores, load before {load:.1f}")
     print_table(rows)
     print(f"\nleast, most: of the runs; crossings, rest: from delays of {delays[1]} too; busy: processor\n"
           "time of a call over all cores, polls of those who wait included")
