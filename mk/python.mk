@@ -7,8 +7,12 @@ ML_DTYPES_VERSION := 0.6.0
 TORCH_VERSION := 2.15.0
 # torch's own tests need it.
 EXPECTTEST_VERSION := 0.3.0
+LIGHTNING_VERSION := 2.6.6
+ACCELERATE_VERSION := 1.15.0
+TRANSFORMERS_VERSION := 5.24.0
 VENV_python := .venv/python
 VENV_torch := .venv/torch
+VENV_torch_frameworks := .venv/torch-frameworks
 
 # Everything a version names is in the stamp's name, so that a new version makes a new environment.
 PYTHON_PACKAGES := maturin==$(MATURIN_VERSION) pytest==$(PYTEST_VERSION) hypothesis==$(HYPOTHESIS_VERSION) \
@@ -49,9 +53,9 @@ test-python: ## Test the Python package
 	@echo "tests/torch is not among these: torch is large, and make test-torch installs it"
 
 # PyPI's wheel for Linux needs CUDA's libraries to be loaded, on machines without a GPU too: 5 GB.
-TORCH_STAMP := .venv/torch-$(TORCH_VERSION)-$(PYTEST_VERSION)-$(NUMPY_VERSION)-$(EXPECTTEST_VERSION).stamp
+TORCH_STAMP := .venv/torch-only-$(TORCH_VERSION)-$(PYTEST_VERSION)-$(NUMPY_VERSION)-$(EXPECTTEST_VERSION).stamp
 $(TORCH_STAMP):
-	rm -rf $(VENV_torch) .venv/torch-*.stamp
+	rm -rf $(VENV_torch) .venv/torch-only-*.stamp
 	$(PYTHON) -m venv $(VENV_torch)
 	$(VENV_torch)/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir \
 		torch==$(TORCH_VERSION) pytest==$(PYTEST_VERSION) numpy==$(NUMPY_VERSION) \
@@ -67,6 +71,22 @@ torch-venv: python-package $(TORCH_STAMP)
 test-torch: torch-venv ## Test the backend of torch.distributed; installs torch, 5 GB
 	$(VENV_torch)/bin/python -m pytest -q -p no:cacheprovider tests/torch
 	$(VENV_torch)/bin/python tests/torch/conformance.py
+
+# They see the packages of the environment with torch, and have one of their own for what they bring.
+FRAMEWORKS_STAMP := .venv/torch-frameworks-$(TORCH_VERSION)-$(LIGHTNING_VERSION)-$(ACCELERATE_VERSION)-$(TRANSFORMERS_VERSION).stamp
+$(FRAMEWORKS_STAMP): $(TORCH_STAMP)
+	rm -rf $(VENV_torch_frameworks) .venv/torch-frameworks-*.stamp
+	$(PYTHON) -m venv $(VENV_torch_frameworks)
+	$(VENV_torch)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
+		>$$($(VENV_torch_frameworks)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/torch.pth
+	$(VENV_torch_frameworks)/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir \
+		torch==$(TORCH_VERSION) lightning==$(LIGHTNING_VERSION) accelerate==$(ACCELERATE_VERSION) \
+		transformers==$(TRANSFORMERS_VERSION)
+	@touch $@
+
+.PHONY: test-torch-frameworks
+test-torch-frameworks: torch-venv $(FRAMEWORKS_STAMP) ## Train with Lightning, Accelerate and transformers over that backend; not part of CI
+	$(VENV_torch_frameworks)/bin/python -m pytest -q -p no:cacheprovider tests/torch_frameworks
 
 bench-torch: torch-venv ## Time the backend of torch.distributed beside Gloo
 	$(VENV_torch)/bin/python bench/torch_gloo.py

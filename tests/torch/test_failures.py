@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 import ranks
 import tributary
 import tributary.torch  # noqa: F401  (registers the backend)
+from tributary.torch import _roll
 
 
 def join(rank, size, address, **options):
@@ -104,3 +105,61 @@ def default_timeout(rank, size, address, go_on):
 
 def test_the_groups_timeout_holds_for_every_operation(tmp_path):
     ranks.run(default_timeout, 2, tmp_path / "go on")
+
+
+def dump(rank, size, address, go_on):
+    import logging
+
+    lines = []
+    logging.getLogger("tributary.torch").addHandler(handler := logging.Handler())
+    handler.emit = lambda record: lines.append(record.getMessage())
+    join(rank, size, address, timeout=datetime.timedelta(seconds=60))
+    dist.broadcast(torch.ones(3), 0)
+    group = dist.distributed_c10d._get_default_group()
+    if rank == 3:
+        ranks.await_file(go_on)
+        return
+    if rank == 2:
+        # It has come, and nobody waits for it here.
+        work = dist.all_reduce(torch.ones(7), async_op=True)
+        ranks.await_file(go_on)
+        with pytest.raises(tributary.AbortedError):
+            work.wait()
+        return
+    if rank == 1:
+        with pytest.raises(tributary.AbortedError):
+            dist.all_reduce(torch.ones(7))
+        ranks.await_file(go_on)
+        return
+    with pytest.raises(dist.DistBackendError, match="all_reduce was not over after 2 s.*: rank 3 did not come to it"):
+        group.allreduce([torch.ones(7)], timeout=datetime.timedelta(seconds=2)).wait()
+    go_on.touch()
+    [line] = lines
+    assert "1 broadcast of [(3,)]; 2 all_reduce of [(7,)], not over" in line, line
+
+
+def test_a_timeout_tells_who_did_not_come_and_the_last_operations(tmp_path):
+    ranks.run(dump, 4, tmp_path / "go on")
+
+
+def test_a_roll_tells_who_was_in_which_operation():
+    def roll(rank, session="a"):
+        return _roll.Roll(store, rank, 4, session)
+
+    store = dist.HashStore()
+    # A group of before, on the same store.
+    roll(3, "b").tell(7, "barrier")
+    roll(2).tell(6, "all_reduce")
+    roll(1).tell(9, "barrier")
+    assert roll(0).call(7, "barrier") == (
+        "rank 3 did not come to it; rank 1 was in barrier, its operation 9 of the group, where this is 7; rank 2 was in "
+        "all_reduce, its operation 6 of the group, where this is 7")
+    assert "or had done their part" in roll(0).call(7, "reduce")
+
+
+def test_a_roll_whose_store_has_gone_tells_nothing():
+    class Gone:
+        def clone(self):
+            raise RuntimeError("connection closed")
+
+    assert _roll.Roll(Gone(), 0, 2, "a").call(1, "barrier") is None

@@ -12,8 +12,9 @@ from .._tributary import Communicator
 from ._collectives import LibraryCollectives
 from ._monitored_barrier import await_all
 from ._pairwise import PairwiseCollectives
+from ._roll import Roll
 from ._transfers import Transfers
-from ._work import Watch
+from ._watch import Watch
 
 # Groups that are in use. torch may hold no more of them than what C++ knows, and finds their methods in Python only
 # as long as the objects are there.
@@ -56,8 +57,9 @@ class TributaryBackend(LibraryCollectives, PairwiseCollectives, Backend):
         super().__init__(communicator.rank, communicator.size)
         self._communicator, self._store, self._timeout_s = communicator, store, timeout.total_seconds()
         self._sequence = 0
-        self._watch = Watch(self.abort)
         self._transfers = Transfers(communicator, self.abort)
+        roll = Roll(store, communicator.rank, communicator.size, self._transfers.session)
+        self._watch = Watch(communicator.label, self.abort, roll)
         _in_use.add(self)
 
     def name(self):

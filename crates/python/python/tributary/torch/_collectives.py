@@ -167,20 +167,21 @@ class LibraryCollectives:
         self._sequence += 1
         if not calls:
             return TributaryWork([], result, finish)
-        deadline, requests = self._watch.begin(name, self._limit_s(opts)), []
+        deadline, requests = self._watch.begin(name, self._limit_s(opts), result), []
         try:
             with self._profiled(name, result):
                 for method, arguments in calls:
                     requests.append(getattr(self._communicator, f"i{method}")(*arguments))
         finally:
             # Refused: what was started ends by itself, and nobody waits for what was not.
-            deadline.is_over = requests[-1].done if requests else lambda: True
+            deadline.is_over, deadline.check = (requests[-1].done, requests[-1].test) if requests else (
+                lambda: True, nothing)
         return TributaryWork([Timed(requests, deadline)], result, finish)
 
     def _run(self, name, opts, calls, tensors):
         """Runs `calls` to their end."""
         self._sequence += 1
-        deadline = self._watch.begin(name, self._limit_s(opts))
+        deadline = self._watch.begin(name, self._limit_s(opts), tensors)
         try:
             with self._profiled(name, tensors):
                 for method, arguments in calls:

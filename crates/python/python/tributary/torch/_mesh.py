@@ -5,6 +5,7 @@ tells by its end that the rank has. The addresses, and a secret that a caller ha
 """
 
 import collections
+import hashlib
 import hmac
 import os
 import selectors
@@ -38,6 +39,8 @@ class Mesh:
         cards = bytearray(CARD.size * group.size)
         group.allgather(CARD.pack(self._secret, port, host.encode()), cards)
         self._cards = list(CARD.iter_unpack(cards))
+        # What tells this group from others, and gives no secret away.
+        self.session = hashlib.sha256(b"session" + self._cards[0][0]).hexdigest()[:16]
         # The first link of a rank carries what this side has to say; there is a second one if both called.
         self._links, self._strangers, self.lost = {}, {}, {}
         self._selector, self._process = selectors.DefaultSelector(), os.getpid()

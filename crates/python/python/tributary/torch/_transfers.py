@@ -95,6 +95,8 @@ class Transfers:
         self._abort = abort
         self._label, self._own, self._size = group.label, group.rank, group.size
         self._mesh = Mesh(group, self._handle, self._handle_lost, self._look_at_time) if group.size > 1 else None
+        # A name of this group that no other has, alike at all ranks.
+        self.session = self._mesh.session if self._mesh else ""
         # Of the mesh's thread alone. Offers and receives wait for each other in the order in which they came.
         self._batches, self._sends, self._receives, self._offers, self._taken = [], {}, [], [], {}
         # By rank, the receive whose payload has come in part.

@@ -1,9 +1,8 @@
-"""Work: what torch.distributed waits for, and the watch over operations that take too long."""
+"""Work: what torch.distributed waits for."""
 
 import functools
 import sys
 import threading
-import time
 
 import torch
 import torch.distributed as dist
@@ -11,11 +10,6 @@ from torch._C._distributed_c10d import Work
 
 from .._tributary import AbortedError
 from ._transfers import Receive, TransferTimeout
-
-# How often deadlines are looked at: a timeout is noticed so much later at most.
-LOOK_INTERVAL_S = 0.1
-# Looks without an operation after which the watch's thread ends.
-IDLE_LOOKS_MAX = 100
 
 
 class TributaryWork(Work):
@@ -222,60 +216,3 @@ class Timed:
                 request.test()
         except AbortedError as error:
             self._deadline.blame(error)
-
-
-class Deadline:
-    """Until when an operation is to be over."""
-
-    def __init__(self, name, timeout_s):
-        self.name, self.timeout_s, self.at = name, timeout_s, time.monotonic() + timeout_s
-        self.is_over, self.has_passed = lambda: False, False
-
-    def end(self):
-        """The operation is over."""
-        self.is_over = lambda: True
-
-    def blame(self, error):
-        """Raises `error`, or that the deadline has passed if that is why there is one."""
-        if not self.has_passed:
-            raise error
-        raise dist.DistBackendError(
-            f"{self.name} was not over after {self.timeout_s:g} s, when its timeout ended (timed out): some rank did "
-            "not come to it, or is slow. The group was aborted at all ranks"
-        ) from error
-
-
-class Watch:
-    """Aborts a group when one of its operations is not over in time."""
-
-    def __init__(self, abort):
-        self._abort = abort
-        self._deadlines, self._lock, self._has_thread = [], threading.Lock(), False
-
-    def begin(self, name, timeout_s):
-        """Takes an operation on."""
-        deadline = Deadline(name, timeout_s)
-        with self._lock:
-            self._deadlines.append(deadline)
-            if not self._has_thread:
-                self._has_thread = True
-                threading.Thread(target=self._run, name="tributary-watch", daemon=True).start()
-        return deadline
-
-    def _run(self):
-        idle = 0
-        while True:
-            time.sleep(LOOK_INTERVAL_S)
-            with self._lock:
-                self._deadlines = [deadline for deadline in self._deadlines if not deadline.is_over()]
-                idle = 0 if self._deadlines else idle + 1
-                if idle > IDLE_LOOKS_MAX:
-                    self._has_thread = False
-                    return
-                now = time.monotonic()
-                passed = [deadline for deadline in self._deadlines if deadline.at <= now]
-            if passed:
-                for deadline in passed:
-                    deadline.has_passed = True
-                    deadline.end()
-                self._abort()
