@@ -1,6 +1,9 @@
 """Goal: what is done with a future of an operation is done as over other backends, also where it waits for further
 operations. Method: callbacks that wait, and DDP's communication hooks, whose losses are compared with Gloo's."""
 
+import subprocess
+import sys
+import textwrap
 import time
 
 import pytest
@@ -120,6 +123,32 @@ def questions(rank, size, address):
 
 def test_a_work_tells_whether_it_is_over():
     ranks.run(questions, 2)
+
+
+# A callback that is in torch's C++ again and again, while the process ends.
+ENDS = """
+    import threading, time
+    import torch
+    from tributary._tributary import call_beside
+    has_begun, tensor = threading.Event(), torch.ones(10, 10)
+
+    def callback():
+        until = time.monotonic() + 2
+        while time.monotonic() < until:
+            torch.mm(tensor, tensor)
+            has_begun.set()
+        print("over", flush=True)
+
+    call_beside(callback)
+    has_begun.wait()
+"""
+
+
+def test_a_process_does_not_end_in_the_middle_of_a_callback(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent(ENDS))
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=ranks.TIMEOUT_S)
+    assert (done.returncode, done.stdout) == (0, "over\n"), done.stderr
 
 
 HOOKS = {

@@ -1,13 +1,17 @@
 //! Python's callbacks, each on a thread that nothing else needs: one that waits for another operation, or for
 //! another callback, holds up nobody.
 //!
-//! There are as many threads as callbacks run at the same time. A thread that has nothing to do for a while ends.
+//! There are as many threads as callbacks run at the same time. A thread that has nothing to do for a while ends. The
+//! process does not end in the middle of a callback: the interpreter, on its way out, would end the callback's thread
+//! inside whatever library the callback is in, and C++ ends the process then.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
+
+use crate::request::seconds;
 
 /// How long a thread stays without a callback.
 const IDLE_MAX: Duration = Duration::from_secs(5);
@@ -16,7 +20,7 @@ static POOL: Pool = Pool { state: Mutex::new(State::new()), changed: Condvar::ne
 
 struct Pool {
     state: Mutex<State>,
-    /// There is a callback more.
+    /// There is a callback more, or one has ended.
     changed: Condvar,
 }
 
@@ -24,6 +28,8 @@ struct State {
     due: VecDeque<Py<PyAny>>,
     /// Threads that wait for a callback.
     idle: usize,
+    /// Callbacks that have begun, and not ended.
+    running: usize,
     /// Whose threads these are: a child that a fork made has none of them.
     process: u32,
 }
@@ -49,6 +55,13 @@ pub(crate) fn call_soon(callbacks: impl IntoIterator<Item = Py<PyAny>>) {
     POOL.changed.notify_all();
 }
 
+/// Waits until no callback is due or runs, for `timeout` seconds at most. Whether that is so.
+#[pyfunction]
+pub(crate) fn await_callbacks(py: Python<'_>, timeout: f64) -> PyResult<bool> {
+    let until = Instant::now() + seconds(timeout)?;
+    Ok(py.detach(|| POOL.await_end(until)))
+}
+
 /// Calls a callback here. What it raises is printed: there is nobody to raise it to.
 pub(crate) fn call(py: Python<'_>, callback: &Py<PyAny>) {
     if let Err(error) = callback.call0(py) {
@@ -60,9 +73,7 @@ fn serve() {
     let mut state = POOL.lock();
     loop {
         if let Some(callback) = state.due.pop_front() {
-            drop(state);
-            run(callback);
-            state = POOL.lock();
+            state = POOL.run(state, callback);
             continue;
         }
         state.idle += 1;
@@ -77,8 +88,9 @@ fn serve() {
 }
 
 fn run_all() {
-    while let Some(callback) = POOL.lock().due.pop_front() {
-        run(callback);
+    let mut state = POOL.lock();
+    while let Some(callback) = state.due.pop_front() {
+        state = POOL.run(state, callback);
     }
 }
 
@@ -102,15 +114,43 @@ impl Pool {
         if state.process != process {
             // After a fork. The parent calls what was due there.
             state.due.drain(..).for_each(std::mem::forget);
-            state.idle = 0;
+            (state.idle, state.running) = (0, 0);
             state.process = process;
         }
         state
+    }
+
+    fn run<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        callback: Py<PyAny>,
+    ) -> MutexGuard<'a, State> {
+        state.running += 1;
+        drop(state);
+        run(callback);
+        state = self.lock();
+        // Zero in a child that the callback forked.
+        state.running = state.running.saturating_sub(1);
+        self.changed.notify_all();
+        state
+    }
+
+    fn await_end(&self, until: Instant) -> bool {
+        let mut state = self.lock();
+        while state.running > 0 || !state.due.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            state =
+                self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
     }
 }
 
 impl State {
     const fn new() -> Self {
-        Self { due: VecDeque::new(), idle: 0, process: 0 }
+        Self { due: VecDeque::new(), idle: 0, running: 0, process: 0 }
     }
 }

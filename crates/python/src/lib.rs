@@ -29,6 +29,7 @@ fn _tributary(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<communicator::Communicator>()?;
     module.add_class::<request::Request>()?;
     module.add_function(wrap_pyfunction!(callbacks::call_beside, module)?)?;
+    module.add_function(wrap_pyfunction!(callbacks::await_callbacks, module)?)?;
     module.add_function(wrap_pyfunction!(split::own_address, module)?)?;
     module.add_function(wrap_pyfunction!(process::report, module)?)?;
     module.add_function(wrap_pyfunction!(process::finish, module)?)?;

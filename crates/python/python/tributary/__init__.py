@@ -18,6 +18,7 @@ from ._tributary import (
     TributaryError,
     __version__,
 )
+from ._tributary import await_callbacks as _await_callbacks
 from ._tributary import finish as _finish
 from ._tributary import report as _report
 
@@ -57,4 +58,9 @@ def report():
     return json.loads(_report())
 
 
+# How long the process stays for callbacks that still run when it is to end.
+_CALLBACKS_S = 5
+
 atexit.register(_finish)
+# Before that one: what is registered last is called first.
+atexit.register(_await_callbacks, _CALLBACKS_S)
