@@ -127,6 +127,7 @@ DETAIL = """
     import tributary.torch
     dist.init_process_group("tributary")
     rank, size = dist.get_rank(), dist.get_world_size()
+    assert dist.group.WORLD.name() == "tributary"
     tensor = torch.ones(2)
     for _ in range(3):
         dist.all_reduce(tensor)

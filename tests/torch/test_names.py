@@ -15,7 +15,7 @@ BY_NAME = """
     import sys
     import torch, torch.distributed as dist
     dist.init_process_group("tributary")
-    assert dist.get_backend() == "tributary"
+    assert dist.get_backend() == dist.group.WORLD.name() == "tributary"
     rank, size = dist.get_rank(), dist.get_world_size()
 
     def check(group=None):
@@ -25,7 +25,13 @@ BY_NAME = """
 
     check()
     check(dist.new_group(backend="tributary"))
-    check(dist.new_group(backend="gloo"))
+    other = dist.new_group(backend="gloo")
+    assert other.name() == "gloo"
+    check(other)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
+    assert model._get_ddp_logging_data()["backend_name"] == "tributary"
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2), process_group=other)
+    assert model._get_ddp_logging_data()["backend_name"] == "gloo"
     mesh = dist.device_mesh.init_device_mesh("cpu", (size,))
     check(mesh.get_group())
     check(dist.split_group(split_ranks=[list(range(size))]))
@@ -64,7 +70,7 @@ SHRINKS = """
     group = dist.shrink_group([lost], shrink_flags=FLAGS)
     assert dist.get_world_size() == size - 1 and dist.get_rank() == (0 if rank == 0 else rank - 1)
     # torch takes a group that is marked "gloo" for Gloo's class in C++.
-    assert dist.group.WORLD.name() == "custom"
+    assert dist.group.WORLD.name() == "tributary"
     tensor = torch.ones(4)
     dist.all_reduce(tensor)
     assert (tensor == size - 1).all()

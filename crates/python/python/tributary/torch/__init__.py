@@ -11,6 +11,7 @@ carries, and how.
 import torch.distributed as dist
 
 from ._backend import TributaryBackend, create
+from ._naming import name_groups
 from ._shrinking import correct_marks
 from ._work import pass_questions_on
 
@@ -22,7 +23,13 @@ def register():
     if "TRIBUTARY" not in dist.Backend._plugins:
         dist.Backend.register_backend("tributary", create, extended_api=True, devices=["cpu"])
         pass_questions_on()
-        correct_marks(lambda backend: isinstance(backend, TributaryBackend))
+        correct_marks(is_ours)
+        name_groups(is_ours)
+
+
+def is_ours(backend):
+    """Whether a backend is one of this package."""
+    return isinstance(backend, TributaryBackend)
 
 
 register()

@@ -10,6 +10,7 @@ from torch._C._distributed_c10d import Backend
 from .._exchanges import StoreExchange
 from .._tributary import Communicator
 from ._collectives import LibraryCollectives
+from ._elastic import ElasticGroup
 from ._monitored_barrier import await_all
 from ._pairwise import PairwiseCollectives
 from ._roll import Roll
@@ -27,6 +28,8 @@ _world = None
 def create(options, backend_options=None):
     """Makes a process group, when torch.distributed asks for one. Collective over its ranks."""
     global _world
+    if getattr(options, "enable_reconfigure", False):
+        return ElasticGroup(options, make_elastic)
     label = f"torch {options.group_id}"
     rank, size = options.group_rank, options.group_size
     # Later groups share the place at the manager of the group of all ranks. All ranks see alike whether there is one.
@@ -37,6 +40,11 @@ def create(options, backend_options=None):
     if is_world:
         _world = group
     return group
+
+
+def make_elastic(store, rank, size, label):
+    """The backend of a group whose ranks change, for those that it has now."""
+    return TributaryBackend(meet(store, rank, size, "tributary", label, None), store, store.timeout)
 
 
 def meet(store, rank, size, prefix, label, parent):
