@@ -22,6 +22,10 @@ def join(rank, size, address, limit_s=60):
     dist.init_process_group("tributary", init_method=f"tcp://{address}", rank=rank, world_size=size, timeout=timeout)
 
 
+def own():
+    return dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
+
+
 def any_tags(rank, size, address):
     join(rank, size, address)
     tags = list(range(700))
@@ -60,8 +64,9 @@ def test_tensors_of_one_tag_keep_their_order():
     ranks.run(order, 2)
 
 
-def large(rank, size, address):
+def large(rank, size, address, reads):
     join(rank, size, address)
+    assert not own()._transfers._mesh.can_read(1 - rank) or reads == "auto"
     tensor = torch.arange(5_000_000) + rank
     got = torch.zeros_like(tensor)
     works = dist.batch_isend_irecv([dist.P2POp(dist.isend, tensor, 1 - rank), dist.P2POp(dist.irecv, got, 1 - rank)])
@@ -70,8 +75,10 @@ def large(rank, size, address):
     assert torch.equal(got, torch.arange(5_000_000) + 1 - rank)
 
 
-def test_large_tensors_both_ways():
-    ranks.run(large, 2)
+@pytest.mark.parametrize("reads", ["auto", "off"])
+def test_large_tensors_both_ways(reads):
+    """Through another process's memory, or by way of the connection."""
+    ranks.run(large, 2, reads, environment={"TRIBUTARY_CROSS_MEMORY": reads})
 
 
 def any_source(rank, size, address):
@@ -199,6 +206,30 @@ def test_a_group_is_of_use_after_a_receive_has_timed_out(tmp_path):
     ranks.run(after_a_timeout, 2, tmp_path / "go on")
 
 
+def after_a_send_has_timed_out(rank, size, address, length, go_on):
+    join(rank, size, address)
+    if rank == 0:
+        own().set_timeout(datetime.timedelta(seconds=LIMIT_S))
+        with pytest.raises(dist.DistBackendError, match="timed out"):
+            dist.send(torch.zeros(length), 1)
+        # What follows may take as long as the machine is busy.
+        own().set_timeout(datetime.timedelta(seconds=60))
+        go_on.touch()
+        dist.send(torch.ones(length), 1)
+    else:
+        ranks.await_file(go_on)
+        tensor = torch.full((length,), 7.0)
+        dist.recv(tensor, 0)
+        assert (tensor == 1).all()
+    dist.barrier()
+
+
+@pytest.mark.parametrize("length", [1, 50_000])
+def test_what_timed_out_does_not_come_later(tmp_path, length):
+    """Short tensors go by way of the connection, long ones are read where they are."""
+    ranks.run(after_a_send_has_timed_out, 2, length, tmp_path / "go on")
+
+
 def ends_early(rank, size, address, ends):
     join(rank, size, address)
     groups = used_and_unused([1, 2], 60)
@@ -267,7 +298,7 @@ def strangers(rank, size, address):
 
     join(rank, size, address)
     group = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
-    _, port, host = group._transfers._mesh._cards[1 - rank]
+    _, port, host, *_ = group._transfers._mesh._cards[1 - rank]
     callers = [socket.create_connection((host.rstrip(b"\0").decode(), port)) for _ in range(10)]
     for caller in callers[:5]:
         caller.sendall(os.urandom(1000))

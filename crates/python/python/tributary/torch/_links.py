@@ -10,9 +10,9 @@ import os
 import socket
 import struct
 
-# Kind, tag, number of the transfer at its sender, length of its payload in bytes.
-HEADER = struct.Struct("<BxxxxxxxqQQ")
-HELLO, OFFER, TAKE, REFUSE, DATA, WITHDRAW, LEAVE, ABORT = range(8)
+# Kind, tag, number of the transfer at its sender, length of its payload in bytes, where the sender has it.
+HEADER = struct.Struct("<BxxxxxxxqQQQ")
+HELLO, OFFER, TAKE, REFUSE, DATA, WITHDRAW, LEAVE, ABORT, READ, GIVEN = range(10)
 # So often a connection is read before others get their turn.
 READS_MAX = 64
 # A host that answers no probe for this long is given up, as everywhere in the library.
@@ -28,8 +28,8 @@ class GivenUpError(LinkLostError):
 
 
 class Link:
-    """One connection. `on_frame(link, kind, tag, number, length)` is called for each header; for DATA it returns the
-    memory for the payload, or None if nobody wants it, and what to call once the payload is there."""
+    """One connection. `on_frame(link, kind, tag, number, length, address)` is called for each header; for
+    DATA it returns the memory for the payload, or None if nobody wants it, and what to call once the payload is there."""
 
     def __init__(self, connection, on_frame, rank=None):
         connection.setblocking(False)
@@ -52,9 +52,10 @@ class Link:
             raise LinkLostError(f"no connection to it: {os.strerror(problem)}")
         return link
 
-    def put(self, kind, tag=0, number=0, length=0, payload=None, on_written=None):
+    def put(self, kind, tag=0, number=0, length=0, address=0, payload=None, on_written=None):
         """Queues a frame. `on_written` is called once the system has all of it."""
-        self._outbox.append((memoryview(HEADER.pack(kind, tag, number, length)), None if payload else on_written))
+        head = HEADER.pack(kind, tag, number, length, address)
+        self._outbox.append((memoryview(head), None if payload else on_written))
         if payload:
             self._outbox.append((payload, on_written))
 
@@ -114,8 +115,8 @@ class Link:
         if on_payload is not None:
             on_payload()
             return
-        kind, tag, number, length = HEADER.unpack(self._header)
-        answer = self._on_frame(self, kind, tag, number, length)
+        kind, tag, number, length, address = HEADER.unpack(self._header)
+        answer = self._on_frame(self, kind, tag, number, length, address)
         if kind != DATA:
             return
         if answer is None:

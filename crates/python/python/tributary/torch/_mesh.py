@@ -5,6 +5,7 @@ tells by its end that the rank has. The addresses, and a secret that a caller ha
 """
 
 import collections
+import ctypes
 import hashlib
 import hmac
 import os
@@ -15,10 +16,11 @@ import threading
 import time
 
 from .._tributary import TributaryError, own_address
+from . import _peer_memory as peer_memory
 from ._links import ABORT, HELLO, LEAVE, GivenUpError, Link, LinkLostError, watch
 
-# A rank's secret, port and address.
-CARD = struct.Struct("<16sH62s")
+# A rank's secret, port and address, its process, and where that has the secret.
+CARD = struct.Struct("<16sH62sIQ")
 SECRET = struct.Struct("<QQ")
 # Callers that have not said who they are: how many there may be, and for how long.
 STRANGERS_MAX, GREETING_S = 64, 5
@@ -27,22 +29,25 @@ LEAVE_S = 1
 
 
 class Mesh:
-    """Connections by rank. `on_frame(rank, kind, tag, number, length)` is as for a `Link`, `on_lost(rank, error)` is
+    """Connections by rank. `on_frame(rank, kind, tag, number, length, address)` is as for a `Link`, `on_lost(rank, error)` is
     called once for a rank that can no longer be reached, and `on_time()` says how long the thread may sleep. All three
     run on the mesh's thread, which starts with the first `post`."""
 
     def __init__(self, group, on_frame, on_lost, on_time):
         self._own, self._on_frame, self._on_lost, self._on_time = group.rank, on_frame, on_lost, on_time
         self._secret = os.urandom(16)
+        # Who reads this in this process's memory has found the process that it looks for.
+        self._readable = ctypes.create_string_buffer(self._secret, 16)
         self._listener, host = listen(group)
         port = self._listener.getsockname()[1] if self._listener else 0
         cards = bytearray(CARD.size * group.size)
-        group.allgather(CARD.pack(self._secret, port, host.encode()), cards)
+        card = CARD.pack(self._secret, port, host.encode(), os.getpid(), ctypes.addressof(self._readable))
+        group.allgather(card, cards)
         self._cards = list(CARD.iter_unpack(cards))
         # What tells this group from others, and gives no secret away.
         self.session = hashlib.sha256(b"session" + self._cards[0][0]).hexdigest()[:16]
         # The first link of a rank carries what this side has to say; there is a second one if both called.
-        self._links, self._strangers, self.lost = {}, {}, {}
+        self._links, self._strangers, self.lost, self._is_readable = {}, {}, {}, {}
         self._selector, self._process = selectors.DefaultSelector(), os.getpid()
         self._posted, self._has_left = collections.deque(), False
         self._thread, self._lock, self._wake = None, threading.Lock(), os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -91,7 +96,7 @@ class Mesh:
         if rank in self.lost:
             return False
         if rank not in self._links:
-            secret, port, host = self._cards[rank]
+            secret, port, host, *_ = self._cards[rank]
             if not port:
                 self._lose(rank, LinkLostError("its host has no address for others (TRIBUTARY_HOST_ADDRESS)"))
                 return False
@@ -104,6 +109,21 @@ class Mesh:
             self._links[rank] = [link]
             self._selector.register(link.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, link)
         return True
+
+    def can_read(self, rank):
+        """Whether this process can read the memory of a rank's: on the same host, and the kernel allows it."""
+        if rank not in self._is_readable:
+            secret, port, host, process, address = self._cards[rank]
+            found = ctypes.create_string_buffer(16)
+            self._is_readable[rank] = (
+                bool(port) and host == self._cards[self._own][2] and peer_memory.is_wanted()
+                and peer_memory.read(process, address, ctypes.addressof(found), 16)
+                and hmac.compare_digest(found.raw, secret))
+        return self._is_readable[rank]
+
+    def read(self, rank, address, target, length):
+        """Reads from a rank's memory. Whether all came."""
+        return peer_memory.read(self._cards[rank][3], address, target, length)
 
     def drop(self, rank, reason):
         """Gives a rank up."""
@@ -197,7 +217,7 @@ class Mesh:
         probe.register(link.socket, selectors.EVENT_WRITE)
         return bool(probe.select(0))
 
-    def _handle(self, link, kind, tag, number, length):
+    def _handle(self, link, kind, tag, number, length, address):
         if link.rank is None:
             self._admit(link, kind, tag, SECRET.pack(number, length))
             return None
@@ -205,7 +225,7 @@ class Mesh:
             raise GivenUpError
         if kind == LEAVE:
             raise LinkLostError("it has left the group (connection closed)")
-        return self._on_frame(link.rank, kind, tag, number, length)
+        return self._on_frame(link.rank, kind, tag, number, length, address)
 
     def _admit(self, link, kind, rank, secret):
         is_member = kind == HELLO and 0 <= rank < len(self._cards) and rank != self._own and rank not in self.lost

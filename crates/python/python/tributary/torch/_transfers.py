@@ -2,6 +2,8 @@
 
 The sender offers a transfer, the receiver takes the offer once there is a receive for it, and only then the payload
 goes. So nothing is kept for a receiver that has not come, and a transfer takes a round trip more than its payload.
+A long payload on the same host does not go at all: the receiver reads it where the sender has it, and has it once the
+sender has said that its tensor was still offered.
 """
 
 import ctypes
@@ -9,8 +11,9 @@ import threading
 import time
 
 from .._tributary import AbortedError, RankLostError, call_beside
-from ._links import DATA, OFFER, REFUSE, TAKE, WITHDRAW, GivenUpError, LinkLostError
+from ._links import DATA, GIVEN, OFFER, READ, REFUSE, TAKE, WITHDRAW, GivenUpError, LinkLostError
 from ._mesh import Mesh
+from ._peer_memory import READ_MIN
 
 
 class TransferTimeout(Exception):
@@ -31,7 +34,7 @@ class Receive:
 
     def __init__(self, rank, tag, tensor, is_exact=True):
         self.rank, self.tag, self.tensor, self.is_exact = rank, tag, tensor, is_exact
-        self.batch, self.source, self.length = None, None, None
+        self.batch, self.source, self.length, self.was_read = None, None, None, False
 
     def fits(self, length):
         """Whether so many bytes can be received."""
@@ -158,7 +161,7 @@ class Transfers:
         send.number = self._next
         self._next += 1
         self._sends[send.number] = send
-        self._mesh.put(send.rank, OFFER, send.tag, send.number, length_of(send.tensor))
+        self._mesh.put(send.rank, OFFER, send.tag, send.number, length_of(send.tensor), send.tensor.data_ptr())
 
     def _match(self, tag):
         """Brings offers with a tag and receives for it together."""
@@ -171,7 +174,7 @@ class Transfers:
                 continue
             self._offers.remove(offer)
             self._receives.remove(receive)
-            source, _, number, length = offer
+            source, _, number, length, address = offer
             receive.source, receive.length = source, length
             if not receive.fits(length):
                 self._mesh.put(source, REFUSE, number=number, length=length_of(receive.tensor))
@@ -180,11 +183,18 @@ class Transfers:
                     f"{length_of(receive.tensor)}"))
                 continue
             self._taken[source, number] = receive
-            self._mesh.put(source, TAKE, number=number)
+            receive.was_read = self._read(receive, address)
+            self._mesh.put(source, READ if receive.was_read else TAKE, number=number)
 
-    def _handle(self, rank, kind, tag, number, length):
+    def _read(self, receive, address):
+        """Reads a long payload where the sender has it. Whether all of it is here."""
+        if receive.length < READ_MIN or not self._mesh.can_read(receive.source):
+            return False
+        return self._mesh.read(receive.source, address, receive.tensor.data_ptr(), receive.length)
+
+    def _handle(self, rank, kind, tag, number, length, address):
         if kind == OFFER:
-            self._offers.append((rank, tag, number, length))
+            self._offers.append((rank, tag, number, length, address))
             self._match(tag)
         elif kind == WITHDRAW:
             self._offers = [offer for offer in self._offers if (offer[0], offer[2]) != (rank, number)]
@@ -195,6 +205,10 @@ class Transfers:
                 self._match(receive.tag)
         elif kind == DATA:
             return self._place_for(rank, number, length)
+        elif kind == GIVEN:
+            receive = self._taken.get((rank, number))
+            if receive is not None and receive.was_read:
+                self._finish_receive(rank, number)
         else:
             send = self._sends.get(number)
             if send is not None and send.rank == rank:
@@ -207,6 +221,9 @@ class Transfers:
             self._end(send.batch, ValueError(
                 f"{send.batch.name} sends {length_of(send.tensor)} bytes, where rank {send.rank} of {self._label} is "
                 f"to get {wanted_bytes}"))
+        elif kind == READ and not send.is_under_way:
+            self._mesh.put(send.rank, GIVEN, number=send.number)
+            self._finish_send(send)
         elif kind == TAKE and not send.is_under_way:
             send.is_under_way = True
             self._mesh.put(send.rank, DATA, number=send.number, length=length_of(send.tensor),
