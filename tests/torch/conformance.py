@@ -51,8 +51,26 @@ def suite_of(only):
             super().setUp()
             self._start_processes(torch.multiprocessing.get_context("fork").Process)
 
-    names = unittest.defaultTestLoader.getTestCaseNames(Conformance)
-    return unittest.TestSuite(Conformance(name) for name in names if only is None or only in name)
+    classes = [Conformance, *beside_rpc()]
+    tests = [test for each in classes for test in unittest.defaultTestLoader.loadTestsFromTestCase(each)]
+    return unittest.TestSuite(test for test in tests if only is None or only in test.id())
+
+
+def beside_rpc():
+    """DDP beside torch's RPC: what else the wheel has of tests that make a group. (It brings the base classes of those
+    of FSDP, DTensor, pipelines and checkpoints, without a test.)"""
+    import torch
+    from torch.testing._internal.distributed import ddp_under_dist_autograd_test as of_torch
+    from torch.testing._internal.distributed.rpc.tensorpipe_rpc_agent_test_fixture import (
+        TensorPipeRpcAgentTestFixture)
+    from torch.testing._internal.distributed.rpc_utils import SpawnHelper
+
+    class Forked(SpawnHelper):
+        def _spawn_processes(self):
+            self._start_processes(torch.multiprocessing.get_context("fork").Process)
+
+    return [type(each.__name__, (each, TensorPipeRpcAgentTestFixture, Forked), {})
+            for each in (of_torch.DdpUnderDistAutogradTest, of_torch.DdpComparisonTest)]
 
 
 class Outcomes(unittest.TestResult):
