@@ -28,7 +28,8 @@ mod failed;
 mod group;
 mod lifecycle;
 mod multicast;
-mod output;
+mod outbox;
+mod outputs;
 mod port;
 mod questions;
 mod request;
@@ -54,14 +55,16 @@ pub use config::{
 };
 pub use elsewhere::{ChildEdge, GroupTerms, MulticastTerms, ParentEdge};
 pub use error::FrameError;
-pub use output::{Event, NodeStats, Transmit};
+pub use outbox::Transmit;
+pub use outputs::{Event, NodeStats};
 pub use port::PortId;
 pub use waits::{Wait, WaitsFor};
 
 use distribution::Answer;
 use failed::FailedGroup;
 use group::{Group, PartKind};
-use port::{Port, Role};
+use outputs::Outputs;
+use port::Role;
 use slots::From;
 use stream::StreamLock;
 
@@ -73,10 +76,7 @@ pub struct Node {
     groups: Vec<Option<Box<Group>>>,
     /// Failed groups whose children are not all told, oldest first.
     failed: VecDeque<FailedGroup>,
-    ports: Vec<Port>,
-    ready: VecDeque<PortId>,
-    events: VecDeque<Event>,
-    multicasts: VecDeque<(GroupId, Transmit)>,
+    outputs: Outputs,
     osos_used: u32,
     /// Indexed by tree id.
     locks: Vec<StreamLock>,
@@ -92,7 +92,6 @@ pub struct Node {
     unanswered_groups: u32,
     /// Earliest timer of those groups.
     repeat_at: Option<Time>,
-    stats: NodeStats,
 }
 
 impl Node {
@@ -106,10 +105,7 @@ impl Node {
             config,
             groups: Vec::new(),
             failed: VecDeque::new(),
-            ports: Vec::new(),
-            ready: VecDeque::new(),
-            events: VecDeque::new(),
-            multicasts: VecDeque::new(),
+            outputs: Outputs::default(),
             osos_used: 0,
             forming: 0,
             losses: 0,
@@ -117,7 +113,6 @@ impl Node {
             datagram_segment_max_bytes: 0,
             unanswered_groups: 0,
             repeat_at: None,
-            stats: NodeStats::default(),
         }
     }
 
@@ -146,13 +141,13 @@ impl Node {
         payloads: &mut impl Payloads,
     ) -> Result<(), FrameError> {
         debug_assert_eq!(payload.len(), header.payload_bytes(), "drivers deliver whole frames");
-        match self.role(port) {
+        match self.outputs.role(port) {
             Role::Unbound => match (header.message, carrier) {
                 (Message::Join, Carrier::Link) => self.handle_join(port, header),
                 _ => Err(FrameError::WrongPort),
             },
             Role::Closing => {
-                self.stats.late += 1;
+                self.outputs.stats.late += 1;
                 Ok(())
             }
             Role::ExternalReceiver { group } => {
@@ -265,35 +260,36 @@ impl Node {
     /// The next port with something to send. The driver sends until the port is empty or its link
     /// is full, and continues a full one when the link takes more.
     pub fn poll_ready(&mut self) -> Option<PortId> {
-        let port = self.ready.pop_front()?;
-        self.ports[port.0 as usize].is_ready = false;
-        Some(port)
+        self.outputs.poll_ready()
     }
 
     /// The next frame for `port`. It stays until [`Node::pop_transmit`].
     #[must_use]
     pub fn peek_transmit(&self, port: PortId) -> Option<Transmit> {
-        self.ports.get(port.0 as usize)?.outbox.front().copied()
+        self.outputs.peek_transmit(port)
     }
 
     /// The port's link has taken the frame.
     pub fn pop_transmit(&mut self, port: PortId) {
-        let entry = &mut self.ports[port.0 as usize];
-        entry.outbox.pop();
-        if entry.outbox.is_empty() && entry.role == Role::Closing {
-            self.events.push_back(Event::Close(port));
-        }
+        self.outputs.pop_transmit(port);
+    }
+
+    /// Frames that wait to be sent at a port. Link frames are bounded by the slots of the group and
+    /// of its tree's streams, plus a few. Datagrams have the same bound.
+    #[must_use]
+    pub fn queued_frames(&self, port: PortId) -> usize {
+        self.outputs.queued_frames(port)
     }
 
     /// The next thing the driver has to know or do.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.outputs.poll_event()
     }
 
     /// Counters since the node was made.
     #[must_use]
     pub fn stats(&self) -> &NodeStats {
-        &self.stats
+        &self.outputs.stats
     }
 
     /// Outstanding operations that groups hold now.

@@ -5,10 +5,12 @@ use core::num::NonZeroU16;
 use tributary_wire::frame::{Header, Message};
 use tributary_wire::{Capability, ChildIndex, Epoch, GroupId, Sequence};
 
+use super::outputs::Event;
+use super::port::{PortId, Role};
 use super::slot::Phase;
 use super::slots::From;
-use super::{Event, FrameError, Node, PortId, Role};
-use crate::{Carrier, Reachability, Time};
+use super::{FrameError, Node};
+use crate::{Carrier, Time};
 
 impl Node {
     /// Offers the parent in `group` to exchange datagrams, if this node takes any. To be called
@@ -26,9 +28,9 @@ impl Node {
             return;
         }
         found.upward.on_offering(self.datagram_segment_max_bytes);
-        if !self.transmit(port, header, None) {
+        if !self.outputs.transmit(port, header, None) {
             // The port has room right after the install. If not, this edge has no datagrams.
-            self.stats.dropped += 1;
+            self.outputs.stats.dropped += 1;
         }
     }
 
@@ -69,13 +71,13 @@ impl Node {
     ) {
         let ours = self.datagram_port.filter(|_| theirs.is_some());
         let answer = self.group_mut(group).header_to_child(child, Message::Datagrams(ours));
-        if !self.transmit(port, answer, None) {
+        if !self.outputs.transmit(port, answer, None) {
             // A child that offers again and again without reading the answers gets none.
-            self.stats.dropped += 1;
+            self.outputs.stats.dropped += 1;
             return;
         }
         if let (Some(datagram_port), Some(_)) = (theirs, ours) {
-            self.events.push_back(Event::DatagramPeer { port, datagram_port });
+            self.outputs.report(Event::DatagramPeer { port, datagram_port });
         }
     }
 
@@ -90,10 +92,12 @@ impl Node {
         if !self.group_mut(group).upward.is_offered() {
             return;
         }
-        self.events.extend(theirs.map(|datagram_port| Event::DatagramPeer { port, datagram_port }));
+        if let Some(datagram_port) = theirs {
+            self.outputs.report(Event::DatagramPeer { port, datagram_port });
+        }
         let was_waiting = self.group_mut(group).upward.is_waiting();
         let decided = self.group_mut(group).upward.on_answer(now, theirs);
-        self.decide(port, decided);
+        self.outputs.report_datagrams(port, decided);
         self.send_upward(now, group);
         self.update_repeat_timer(group, was_waiting);
     }
@@ -123,7 +127,7 @@ impl Node {
             }
             _ => return Err(FrameError::WrongDirection),
         }
-        self.decide(port, decided);
+        self.outputs.report_datagrams(port, decided);
         self.send_upward(now, group);
         self.update_repeat_timer(group, was_waiting);
         Ok(())
@@ -133,7 +137,7 @@ impl Node {
     pub(super) fn send_upward(&mut self, now: Time, id: GroupId) {
         if let Some(probe) = self.group_mut(id).upward.probe() {
             let Some((port, header)) = self.group_mut(id).header_to_parent(probe) else { return };
-            self.transmit_datagram(port, header, None);
+            self.outputs.transmit_datagram(port, header, None);
             self.group_mut(id).upward.on_probe_sent(now);
         }
         while let Some(repeat) = self.group_mut(id).upward.next_repeat() {
@@ -153,15 +157,15 @@ impl Node {
             let Some((port, header)) = group.header_to_parent(Message::Request(part)) else {
                 return;
             };
-            self.stats.repeated += 1;
+            self.outputs.stats.repeated += 1;
             match repeat.carrier {
                 Carrier::Datagram | Carrier::Multicast => {
-                    self.transmit_datagram(port, header, body);
+                    self.outputs.transmit_datagram(port, header, body);
                 }
                 Carrier::Link => {
                     // If a link takes nothing more, it fails in the end, and the group with it.
-                    let is_queued = self.transmit(port, header, body);
-                    self.stats.dropped += u64::from(!is_queued);
+                    let is_queued = self.outputs.transmit(port, header, body);
+                    self.outputs.stats.dropped += u64::from(!is_queued);
                 }
             }
         }
@@ -171,7 +175,7 @@ impl Node {
     pub(super) fn reply(&mut self, group: GroupId, child: ChildIndex, message: Message) {
         let header = self.group_mut(group).header_to_child(child, message);
         if let Some(port) = self.group_mut(group).children[usize::from(child.0)].port {
-            self.transmit_datagram(port, header, None);
+            self.outputs.transmit_datagram(port, header, None);
         }
     }
 
@@ -193,7 +197,7 @@ impl Node {
         }
         for offset in 0..gap {
             let sequence = Sequence(first.0.wrapping_add(offset));
-            self.stats.nacks += 1;
+            self.outputs.stats.nacks += 1;
             self.reply(group, from.child, Message::Nack { sequence });
         }
     }
@@ -217,7 +221,7 @@ impl Node {
             let id = group.id;
             let decided = group.upward.handle_timeout(now);
             if let Some(port) = self.parent_port(id) {
-                self.decide(port, decided);
+                self.outputs.report_datagrams(port, decided);
             }
             self.send_upward(now, id);
             self.update_repeat_timer(id, true);
@@ -240,15 +244,9 @@ impl Node {
         }
     }
 
-    pub(super) fn decide(&mut self, port: PortId, decided: Option<Reachability>) {
-        let Some(reachability) = decided else { return };
-        self.stats.silent_edges += u64::from(reachability == Reachability::Unreachable);
-        self.events.push_back(Event::Datagrams { port, reachability });
-    }
-
     fn parent_port(&self, group: GroupId) -> Option<PortId> {
         let port = self.groups[group.0 as usize].as_ref()?.parent.as_ref()?.port;
-        debug_assert_eq!(self.role(port), Role::Parent { group });
+        debug_assert_eq!(self.outputs.role(port), Role::Parent { group });
         Some(port)
     }
 }

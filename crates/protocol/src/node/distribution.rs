@@ -41,7 +41,7 @@ impl Node {
         let slot = slots.slot_mut(index);
         let unexpected = FrameError::Unexpected { sequence: part.sequence.0 };
         if slot.is_past(part.sequence) {
-            self.stats.repeats += 1;
+            self.outputs.stats.repeats += 1;
             return Ok(());
         }
         if !slot.holds(part.sequence) || slot.phase == Phase::Gathering {
@@ -51,7 +51,7 @@ impl Node {
             return Err(unexpected);
         }
         if slot.phase == Phase::Done {
-            self.stats.repeats += 1;
+            self.outputs.stats.repeats += 1;
             return Ok(());
         }
         slot.has_data = part.has_data;
@@ -76,7 +76,7 @@ impl Node {
         }
         let decided = group.upward.on_result(now, carrier, part.sequence, part.retransmit);
         if let Some(port) = group.parent.as_ref().map(|parent| parent.port) {
-            self.decide(port, decided);
+            self.outputs.report_datagrams(port, decided);
         }
         self.send_upward(now, id);
         self.update_repeat_timer(id, was_waiting);
@@ -91,17 +91,17 @@ impl Node {
                 group.advance_floor();
                 self.multicast_result(id, slot);
                 self.send_to_external_receiver(id, slot);
-                self.stats.results += 1;
+                self.outputs.stats.results += 1;
             }
             PartKind::Chunk => {
                 group.on_chunk_complete();
-                self.stats.chunk_results += 1;
+                self.outputs.stats.chunk_results += 1;
             }
         }
         for index in 0..self.group_mut(id).children.len() {
             let child = ChildIndex(index as u16);
             if kind == PartKind::Segment && self.group_mut(id).spares_copy(slot, child) {
-                self.stats.spared += 1;
+                self.outputs.stats.spared += 1;
                 continue;
             }
             if self.send_result(id, kind, slot, child).is_err() {
@@ -139,11 +139,13 @@ impl Node {
         let to = &group.children[usize::from(child.0)];
         let (Some(port), false) = (to.port, to.has_left) else { return Ok(()) };
         match newest_attempt.carrier {
-            Carrier::Datagram | Carrier::Multicast => self.transmit_datagram(port, header, body),
-            Carrier::Link if self.transmit(port, header, body) => {}
+            Carrier::Datagram | Carrier::Multicast => {
+                self.outputs.transmit_datagram(port, header, body)
+            }
+            Carrier::Link if self.outputs.transmit(port, header, body) => {}
             Carrier::Link => {
                 self.forget_overtaken(id, port);
-                if !self.transmit(port, header, body) {
+                if !self.outputs.transmit(port, header, body) {
                     return Err(FrameError::NotReading);
                 }
             }
@@ -158,7 +160,7 @@ impl Node {
     fn forget_overtaken(&mut self, id: GroupId, port: PortId) {
         let group = self.groups[id.0 as usize].as_ref().expect("the caller found the group");
         let slots = &group.slots;
-        self.ports[port.0 as usize].outbox.retain(|queued| match queued.header.message {
+        self.outputs.outbox_mut(port).retain(|queued| match queued.header.message {
             Message::Result(part) => !slots[slots.index_of(part.sequence)].is_past(part.sequence),
             _ => true,
         });

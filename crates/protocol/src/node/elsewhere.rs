@@ -78,7 +78,7 @@ impl Node {
     /// The group of a child's link.
     #[must_use]
     pub fn group_of_child(&self, port: PortId) -> Option<GroupId> {
-        match self.role(port) {
+        match self.outputs.role(port) {
             Role::Child { group, .. } => Some(group),
             _ => None,
         }
@@ -87,7 +87,7 @@ impl Node {
     /// The group of the link to a parent.
     #[must_use]
     pub fn group_of_parent(&self, port: PortId) -> Option<GroupId> {
-        match self.role(port) {
+        match self.outputs.role(port) {
             Role::Parent { group } => Some(group),
             _ => None,
         }

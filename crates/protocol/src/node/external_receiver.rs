@@ -50,8 +50,8 @@ impl Node {
             return Err(FrameError::AlreadyJoined { group: id, child: EXTERNAL_RECEIVER.0 });
         }
         external_receiver.port = Some(port);
-        self.bind(port, Role::ExternalReceiver { group: id }, frames);
-        let is_queued = self.transmit(port, reply, None);
+        self.outputs.bind(port, Role::ExternalReceiver { group: id }, frames);
+        let is_queued = self.outputs.transmit(port, reply, None);
         debug_assert!(is_queued, "a port just bound has room");
         Ok(())
     }
@@ -85,11 +85,11 @@ impl Node {
             group.external_receiver.as_ref().and_then(|external_receiver| external_receiver.port);
         let header = group.header_to_external_receiver(Message::Result(part));
         let (Some(port), Some(header)) = (port, header) else {
-            self.stats.external_missed += 1;
+            self.outputs.stats.external_missed += 1;
             return;
         };
-        if self.transmit(port, header, body) {
-            self.stats.external_results += 1;
+        if self.outputs.transmit(port, header, body) {
+            self.outputs.stats.external_results += 1;
         } else {
             self.drop_external_receiver(id);
         }
@@ -109,14 +109,14 @@ impl Node {
         if group.slots[index].holds(sequence) {
             return;
         }
-        let waits = self.ports[port.0 as usize].outbox.iter().any(|it| it.body == Some(place));
+        let waits = self.outputs.outbox(port).iter().any(|it| it.body == Some(place));
         if waits {
             self.drop_external_receiver(id);
         }
     }
 
     fn drop_external_receiver(&mut self, id: GroupId) {
-        self.stats.external_dropped += 1;
+        self.outputs.stats.external_dropped += 1;
         let at_fault = self.group_mut(id).first_member();
         let abort = Abort { reason: AbortReason::FellBehind, at_fault };
         self.dismiss_external_receiver(id, Some(Message::Abort(abort)));
@@ -131,7 +131,7 @@ impl Node {
             .as_mut()
             .and_then(|external_receiver| external_receiver.port.take())
         {
-            self.retire(port, last_message);
+            self.outputs.retire(port, last_message);
         }
     }
 
@@ -143,11 +143,11 @@ impl Node {
         else {
             return;
         };
-        let waits = self.ports[port.0 as usize].outbox.iter().any(|queued| queued.body.is_some());
+        let waits = self.outputs.outbox(port).iter().any(|queued| queued.body.is_some());
         let at_fault = group.first_member();
         let fell_behind = waits.then_some(Abort { reason: AbortReason::FellBehind, at_fault });
         let message = abort.or(fell_behind).map_or(Message::Leave, Message::Abort);
-        self.retire(port, group.header_to_external_receiver(message));
+        self.outputs.retire(port, group.header_to_external_receiver(message));
     }
 }
 

@@ -57,8 +57,8 @@ impl Node {
             return Err(unknown);
         }
         let message = Header { edge, message: Message::Abort(failed.abort) };
-        self.bind(port, Role::Closing, 0);
-        self.retire(port, Some(message));
+        self.outputs.bind(port, Role::Closing, 0);
+        self.outputs.retire(port, Some(message));
         Ok(())
     }
 }

@@ -34,8 +34,8 @@ impl Node {
         self.osos_used += u32::from(group.osos());
         self.forming += 1;
         if let Some((port, header)) = group.header_to_parent(Message::Join) {
-            self.bind(port, Role::Parent { group: group.id }, group.outbox_frames());
-            let is_queued = self.transmit(port, header, None);
+            self.outputs.bind(port, Role::Parent { group: group.id }, group.outbox_frames());
+            let is_queued = self.outputs.transmit(port, header, None);
             debug_assert!(is_queued, "a port just bound has room");
         }
         self.groups[index] = Some(Box::new(group));
@@ -84,7 +84,7 @@ impl Node {
             return Err(InstallError::OsosExhausted { needed: config.osos, free, max });
         }
         match &config.parent {
-            Some(parent) if self.role(parent.port) != Role::Unbound => {
+            Some(parent) if self.outputs.role(parent.port) != Role::Unbound => {
                 Err(InstallError::PortInUse { port: parent.port })
             }
             _ => Ok(()),
@@ -130,10 +130,10 @@ impl Node {
         if is_formed {
             group.join_by = None;
             self.forming -= 1;
-            self.events.push_back(Event::Formed { group: edge.group, epoch: edge.epoch });
+            self.outputs.report(Event::Formed { group: edge.group, epoch: edge.epoch });
         }
-        self.bind(port, Role::Child { group: edge.group, child: edge.child }, frames);
-        let is_queued = self.transmit(port, reply, None);
+        self.outputs.bind(port, Role::Child { group: edge.group, child: edge.child }, frames);
+        let is_queued = self.outputs.transmit(port, reply, None);
         debug_assert!(is_queued, "a port just bound has room");
         Ok(())
     }
@@ -160,7 +160,7 @@ impl Node {
         let have_all_left = usize::from(group.left_count) == group.children.len();
         // The child reads nothing more, so what is queued for it is dropped.
         if let Some(port) = port {
-            self.ports[port.0 as usize].outbox.clear();
+            self.outputs.outbox_mut(port).clear();
         }
         if is_awaited {
             self.fail(id, Abort { reason: AbortReason::MemberLost, at_fault });
@@ -172,7 +172,7 @@ impl Node {
 
     /// A link is gone. Its number may be used again.
     pub fn handle_port_closed(&mut self, port: PortId) {
-        let is_member = match self.role(port) {
+        let is_member = match self.outputs.role(port) {
             Role::Child { group, child } => {
                 !self.group_mut(group).children[usize::from(child.0)].is_node
             }
@@ -188,7 +188,7 @@ impl Node {
     #[cfg(feature = "planted-bugs")]
     fn is_called_member(&self, port: PortId) -> bool {
         use crate::planted::{Bug, is_planted};
-        matches!(self.role(port), Role::Child { .. }) && is_planted(Bug::NodeCalledMember)
+        matches!(self.outputs.role(port), Role::Child { .. }) && is_planted(Bug::NodeCalledMember)
     }
 
     /// A link was closed on this side, because a frame from it was invalid or refused. Its number
@@ -199,11 +199,8 @@ impl Node {
 
     /// Takes the port from its group, and fails the group for `reason` if it still needs the port.
     fn unbind(&mut self, port: PortId, reason: AbortReason) {
-        let role = self.role(port);
-        if let Some(entry) = self.ports.get_mut(port.0 as usize) {
-            entry.role = Role::Unbound;
-            entry.outbox.clear();
-        }
+        let role = self.outputs.role(port);
+        self.outputs.unbind(port);
         match role {
             Role::Unbound | Role::Closing => {}
             Role::ExternalReceiver { group } => {
@@ -239,7 +236,7 @@ impl Node {
         }
         for index in 0..self.group_mut(id).children.len() {
             if let Some(port) = self.group_mut(id).children[index].port.take() {
-                self.ports[port.0 as usize].role = Role::Closing;
+                self.outputs.set_role(port, Role::Closing);
             }
         }
     }
@@ -290,16 +287,16 @@ impl Node {
         for (index, child) in group.children.iter().enumerate() {
             if let Some(port) = child.port {
                 let last_message = group.header_to_child(ChildIndex(index as u16), message);
-                self.retire(port, Some(last_message));
+                self.outputs.retire(port, Some(last_message));
             }
         }
         if let Some((port, last_message)) = group.header_to_parent(message) {
-            self.retire(port, Some(last_message));
+            self.outputs.retire(port, Some(last_message));
         }
-        self.stats.groups_failed += 1;
+        self.outputs.stats.groups_failed += 1;
         self.losses += u64::from(abort.reason == AbortReason::NodeLost);
-        self.events.push_back(Event::Failed { group: id, epoch: group.epoch, abort });
-        self.events.push_back(Event::Released(group.arena().id));
+        self.outputs.report(Event::Failed { group: id, epoch: group.epoch, abort });
+        self.outputs.report(Event::Released(group.arena().id));
         tree
     }
 
@@ -308,14 +305,14 @@ impl Node {
         let group = self.remove(id);
         self.tell_external_receiver(&group, None);
         for port in group.children.iter().filter_map(|child| child.port) {
-            self.retire(port, None);
+            self.outputs.retire(port, None);
         }
         if let Some((port, last_message)) = group.header_to_parent(Message::Leave) {
-            self.retire(port, Some(last_message));
+            self.outputs.retire(port, Some(last_message));
         }
-        self.stats.groups_ended += 1;
-        self.events.push_back(Event::Ended { group: id, epoch: group.epoch });
-        self.events.push_back(Event::Released(group.arena().id));
+        self.outputs.stats.groups_ended += 1;
+        self.outputs.report(Event::Ended { group: id, epoch: group.epoch });
+        self.outputs.report(Event::Released(group.arena().id));
     }
 
     fn remove(&mut self, id: GroupId) -> Box<Group> {

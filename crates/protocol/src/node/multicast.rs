@@ -52,7 +52,7 @@ impl Node {
 
     /// The next frame for a group's multicast address. It is removed at once.
     pub fn poll_multicast(&mut self) -> Option<(GroupId, Transmit)> {
-        self.multicasts.pop_front()
+        self.outputs.poll_multicast()
     }
 
     /// Takes a frame that came by multicast.
@@ -101,12 +101,11 @@ impl Node {
         }
         if gives_up {
             self.group_mut(id).multicast.as_mut().expect("seen above").unreceived = None;
-            self.events
-                .push_back(Event::Multicast { group: id, reachability: Reachability::Unreachable });
+            let reachability = Reachability::Unreachable;
+            self.outputs.report(Event::Multicast { group: id, reachability });
             return;
         }
-        self.stats.multicasts += 1;
-        self.multicasts.push_back((id, Transmit { header, body, carrier: Carrier::Multicast }));
+        self.outputs.multicast(id, header, body);
     }
 
     /// A child says who at or below it receives multicast.
@@ -127,10 +126,8 @@ impl Node {
         if group.parent.is_none() {
             // There is a subscriber, so multicasting is worthwhile again.
             if has_subscriber && multicast.unreceived.replace(0).is_none() {
-                self.events.push_back(Event::Multicast {
-                    group: id,
-                    reachability: Reachability::Reachable,
-                });
+                self.outputs
+                    .report(Event::Multicast { group: id, reachability: Reachability::Reachable });
             }
         } else if had_subscriber != has_subscriber && !multicast.receiver.is_subscribed() {
             self.announce_subscription(id);
@@ -157,8 +154,8 @@ impl Node {
         let Some((port, header)) = group.header_to_parent(Message::Subscribed(subscription)) else {
             return;
         };
-        if !self.transmit(port, header, None) {
-            self.stats.dropped += 1;
+        if !self.outputs.transmit(port, header, None) {
+            self.outputs.stats.dropped += 1;
         }
     }
 }

@@ -22,7 +22,7 @@ impl Node {
         number: u8,
     ) {
         let answer = self.group_mut(group).header_to_child(child, Message::Probed(number));
-        let _ = self.transmit(port, answer, None);
+        let _ = self.outputs.transmit(port, answer, None);
         self.ask_parent(now, group);
     }
 
@@ -43,7 +43,7 @@ impl Node {
         group.parent_liveness.on_asked();
         if let Some((port, question)) = group.header_to_parent(Message::Probe(number)) {
             // One that the link does not take counts: the parent reads nothing.
-            let _ = self.transmit(port, question, None);
+            let _ = self.outputs.transmit(port, question, None);
         }
     }
 

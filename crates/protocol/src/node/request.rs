@@ -41,7 +41,7 @@ impl Node {
         match outcome {
             Outcome::Gathering => self.on_counted(id, kind, from, part),
             Outcome::Repeat(repeated) => {
-                self.stats.repeats += 1;
+                self.outputs.stats.repeats += 1;
                 self.answer_repeat(id, (kind, slot), from, part, repeated)?;
             }
             Outcome::Complete => {
@@ -56,10 +56,10 @@ impl Node {
     fn on_counted(&mut self, id: GroupId, kind: PartKind, from: From, part: &Part) {
         match kind {
             PartKind::Segment => {
-                self.stats.requests += 1;
+                self.outputs.stats.requests += 1;
                 self.send_nacks(id, from, part.sequence);
             }
-            PartKind::Chunk => self.stats.chunks += 1,
+            PartKind::Chunk => self.outputs.stats.chunks += 1,
         }
     }
 
@@ -82,7 +82,7 @@ impl Node {
             Repeated::Done => self.send_result(id, kind, index, child)?,
             // Nothing is lost on a link, so no ack is needed.
             Repeated::Waiting if carrier == Carrier::Datagram => {
-                self.stats.acks += 1;
+                self.outputs.stats.acks += 1;
                 let sequence = part.sequence;
                 self.reply(id, child, Message::Ack { sequence, attempt });
             }
@@ -141,10 +141,10 @@ impl Node {
             let was_waiting = group.upward.is_waiting();
             group.upward.on_sent(now, part.sequence);
             self.update_repeat_timer(id, was_waiting);
-            self.transmit_datagram(port, header, part.has_data.then_some(place));
+            self.outputs.transmit_datagram(port, header, part.has_data.then_some(place));
             return;
         }
-        if !self.transmit(port, header, part.has_data.then_some(place)) {
+        if !self.outputs.transmit(port, header, part.has_data.then_some(place)) {
             // Every slot's request fits the parent's link. If it is full, the parent does not read:
             // count it as lost.
             let at_fault = self.group_mut(id).first_member();

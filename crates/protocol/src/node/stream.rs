@@ -88,7 +88,7 @@ impl Node {
     ) -> Result<(), FrameError> {
         match self.group_mut(id).pending(child, request)? {
             Step::Waiting => {}
-            Step::Repeat => self.stats.repeats += 1,
+            Step::Repeat => self.outputs.stats.repeats += 1,
             Step::Failed(abort) => self.fail(id, abort),
             Step::All => {
                 let group = self.group_mut(id);
@@ -98,7 +98,7 @@ impl Node {
                     return Ok(());
                 };
                 group.set_pending_stage(PendingStage::Forwarded);
-                if !self.transmit(port, header, None) {
+                if !self.outputs.transmit(port, header, None) {
                     self.fail_for_lost_parent(id);
                 }
             }
@@ -130,7 +130,7 @@ impl Node {
     pub(super) fn admits_chunk(&mut self, id: GroupId, part: &Part) -> Result<bool, FrameError> {
         let not_granted = FrameError::StreamNotGranted { operation: part.operation };
         let is_running = self.group_mut(id).stream.as_ref().ok_or(not_granted)?.admit(part)?;
-        self.stats.repeats += u64::from(!is_running);
+        self.outputs.stats.repeats += u64::from(!is_running);
         Ok(is_running)
     }
 
@@ -142,7 +142,7 @@ impl Node {
     ) -> Result<(), FrameError> {
         match self.group_mut(id).mark_done(child, operation)? {
             Step::All => self.finish_stream(id, operation),
-            Step::Repeat => self.stats.repeats += 1,
+            Step::Repeat => self.outputs.stats.repeats += 1,
             Step::Waiting | Step::Failed(_) => {}
         }
         Ok(())
@@ -150,11 +150,11 @@ impl Node {
 
     /// Everyone below has every result: the lock is free.
     fn finish_stream(&mut self, id: GroupId, operation: OperationNumber) {
-        self.stats.streams += 1;
+        self.outputs.stats.streams += 1;
         let tree = self.take_lock_back(id).expect("only a stream that runs finishes");
         let group = self.group_mut(id);
         if let Some((port, header)) = group.header_to_parent(Message::StreamDone(operation))
-            && !self.transmit(port, header, None)
+            && !self.outputs.transmit(port, header, None)
         {
             self.fail_for_lost_parent(id);
         }
@@ -220,7 +220,8 @@ impl Node {
             let header = group.header_to_child(ChildIndex(index as u16), message);
             let child = &group.children[index];
             let at_fault = child.members.start;
-            let is_queued = child.port.is_some_and(|port| self.transmit(port, header, None));
+            let is_queued =
+                child.port.is_some_and(|port| self.outputs.transmit(port, header, None));
             if !is_queued {
                 return Err(Abort { reason: AbortReason::MemberLost, at_fault });
             }
@@ -238,7 +239,7 @@ impl Node {
         let parent = group.parent.as_ref().map(|parent| parent.port);
         let tree = stream.tree;
         for port in group.children.iter().filter_map(|child| child.port).chain(parent) {
-            self.ports[port.0 as usize].outbox.forget(arena);
+            self.outputs.outbox_mut(port).forget(arena);
         }
         self.locks[usize::from(tree.0)].slots = Some(active.slots);
         Some(tree)
