@@ -34,6 +34,9 @@ test: ## Run every test: style, Rust tests, MPI tests under both MPIs, Python te
 
 # Crates whose files must not need each other in a circle. tools/structure.py reports those of others.
 FREE_OF_CIRCLES := af-xdp,algorithms,capi,charts,client,ebpf,figures,inter-host,kernel-path,mpi,protocol-testing,python,reduce,rendezvous,replay,report,settings,shm-collectives,topology,tuning,workload
+# Crates that may have more lines than tools/structure.py allows, for now: the manager in protocol is to become
+# a crate of its own.
+LONG_CRATES := protocol
 
 test-style: kernel-tools ## Check format, lints (warnings denied), links of the documentation, structure of the crates
 	$(CARGO) fmt --all --check
@@ -41,7 +44,7 @@ test-style: kernel-tools ## Check format, lints (warnings denied), links of the 
 	$(PYTHON) -m unittest discover --quiet --start-directory tools
 	$(PYTHON) tools/links.py
 	$(PYTHON) tools/words.py
-	$(PYTHON) tools/structure.py --deny $(FREE_OF_CIRCLES)
+	$(PYTHON) tools/structure.py --deny $(FREE_OF_CIRCLES) --long $(LONG_CRATES)
 
 test-rust: lab-tools kernel-tools ## Run unit, property, conformance and end-to-end tests, and the fuzz smoke
 	$(CARGO) test --workspace --locked
