@@ -8,7 +8,9 @@
 
 use std::net::SocketAddrV4;
 
-use tributary_protocol::node::{ChildEdge, FrameError, Node, ParentEdge, PortId, Wait, WaitsFor};
+use tributary_protocol::node::{
+    ChildEdge, FrameError, Node, ParentEdge, PortId, SegmentState, Wait, WaitsFor,
+};
 use tributary_protocol::payloads::Payloads;
 #[cfg(feature = "planted-bugs")]
 use tributary_protocol::planted;
@@ -83,7 +85,7 @@ impl Handover {
     pub fn waits(&self, node: &Node) -> impl Iterator<Item = Wait> {
         let places = (0..).map(GroupId).zip(&self.places);
         places.filter_map(|(group, place)| {
-            let epoch = node.terms_elsewhere(group)?.epoch;
+            let epoch = node.kernel_path().terms(group)?.epoch;
             let Awaited { operation, sequence, missing } = self.tables.awaited((*place)?)?;
             let for_what = WaitsFor::Operation { operation, part: sequence.0 };
             Some(Wait { group, epoch, for_what, missing })
@@ -104,10 +106,10 @@ impl Handover {
         address: Option<SocketAddrV4>,
         path: impl Fn(PortId) -> Option<DatagramPath>,
     ) -> Result<bool, AdmitError> {
-        let Some(terms) = node.terms_elsewhere(group).filter(|_| !self.serves(group)) else {
+        let Some(terms) = node.kernel_path().terms(group).filter(|_| !self.serves(group)) else {
             return Ok(false);
         };
-        let children = node.child_edges(group).map(|edge| {
+        let children = node.kernel_path().child_edges(group).map(|edge| {
             let DatagramPath { peer, own } = path(edge.port)?;
             let ChildEdge { capability, next, subscription, .. } = edge;
             Some(ChildTerms { capability, peer, own, next, subscription })
@@ -135,7 +137,11 @@ impl Handover {
             parent,
             multicast,
             floor: terms.floor,
-            known: node.segments(group).collect(),
+            known: node
+                .kernel_path()
+                .segments(group)
+                .map(|(sequence, state)| (sequence, state == SegmentState::Complete))
+                .collect(),
         };
         let place = self.tables.admit(now, &terms)?;
         let index = group.0 as usize;
@@ -157,12 +163,13 @@ impl Handover {
         arrival: Arrival<'_>,
         payloads: &mut impl Payloads,
     ) -> Result<(), FrameError> {
-        if let Some(group) = node.group_of_parent(arrival.port)
+        if let Some(group) = node.kernel_path().group_of_parent(arrival.port)
             && let Some(place) = self.place(group)
         {
             return self.handle_from_parent(node, group, place, arrival, payloads);
         }
-        let group = node.group_of_child(arrival.port).filter(|group| self.serves(*group));
+        let group =
+            node.kernel_path().group_of_child(arrival.port).filter(|group| self.serves(*group));
         let Some(group) = group else { return hand(node, arrival, payloads) };
         match &arrival.header.message {
             Message::Request(part) => self.handle_request(node, group, part, arrival, payloads),
@@ -170,7 +177,10 @@ impl Handover {
             Message::Subscribed(_) => {
                 let taken = hand(node, arrival, payloads);
                 if let Some(place) = self.place(group) {
-                    self.tables.subscribe(place, node.child_edges(group).map(|it| it.subscription));
+                    self.tables.subscribe(
+                        place,
+                        node.kernel_path().child_edges(group).map(|it| it.subscription),
+                    );
                 }
                 taken
             }
@@ -193,10 +203,10 @@ impl Handover {
         let Some(place) = self.place(group) else { return };
         let Closed { results, forwarded, gathered } = self.tables.close(place);
         for folded in results {
-            adopt(node, group, &folded, payloads);
+            hand_result(node, group, &folded, payloads);
         }
         for folded in forwarded {
-            go_on_with(node, group, now, &folded, payloads);
+            hand_over_forwarded(node, group, now, &folded, payloads);
         }
         for held in gathered {
             hand_held(node, group, now, held, payloads);
@@ -212,7 +222,7 @@ impl Handover {
         now: Time,
         payloads: &mut impl Payloads,
     ) {
-        if let Some(group) = node.group_of_parent(parent) {
+        if let Some(group) = node.kernel_path().group_of_parent(parent) {
             self.end(node, group, now, payloads);
         }
     }
@@ -237,7 +247,7 @@ impl Handover {
 
     /// Notes that the machine hands down a segment's result, if it does.
     fn finish(&self, node: &Node, group: GroupId, place: PlaceId, sequence: Sequence) {
-        if node.segment(group, sequence) == Some(true) {
+        if node.kernel_path().segment_state(group, sequence) == SegmentState::Complete {
             self.tables.finish(place, sequence);
         }
     }
@@ -259,7 +269,7 @@ impl Handover {
                     .then(|| self.tables.take_forwarded(place, part.sequence))
                     .flatten();
                 if let Some(folded) = &folded {
-                    adopt_forwarded(node, group, folded, payloads);
+                    hand_forwarded(node, group, folded, payloads);
                 }
                 let taken = match hand(node, arrival, payloads) {
                     // A repeat. The machine can't know that, for it did not see the segment.
@@ -270,7 +280,7 @@ impl Handover {
                 };
                 if folded.is_some() {
                     // If it is not the segment's result after all, the machine asks for that.
-                    node.send_adopted(now, group, part.sequence);
+                    node.kernel_path_mut().send_forwarded(now, group, part.sequence);
                 }
                 self.finish(node, group, place, part.sequence);
                 taken
@@ -303,7 +313,7 @@ impl Handover {
     ) -> bool {
         let folded = self.tables.take_forwarded(place, sequence);
         if let Some(folded) = &folded {
-            go_on_with(node, group, now, folded, payloads);
+            hand_over_forwarded(node, group, now, folded, payloads);
         }
         folded.is_some()
     }
@@ -323,7 +333,7 @@ impl Handover {
             Err(FrameError::OutsideWindow { .. }) if is_past => return Ok(()),
             judged => judged?,
         }
-        self.settle(node, group, part, arrival, payloads)
+        self.claim_segment(node, group, part, arrival, payloads)
     }
 
     /// Tells the machine of all results that the program has made and the machine does not have.
@@ -350,10 +360,10 @@ impl Handover {
         loop {
             let done = words.iter().filter(|word| word.phase() == Phase::Done);
             for sequence in done.map(|word| word.sequence()) {
-                if node.segment(group, sequence) != Some(true)
+                if node.kernel_path().segment_state(group, sequence) != SegmentState::Complete
                     && let Some(answered) = self.tables.answered(place, sequence)
                 {
-                    adopt(node, group, &answered, payloads);
+                    hand_result(node, group, &answered, payloads);
                 }
             }
             let now = self.tables.words(place);
@@ -383,7 +393,7 @@ impl Handover {
     }
 
     /// Claims the segment that the machine has just been handed a contribution to, if the machine keeps it.
-    fn settle(
+    fn claim_segment(
         &mut self,
         node: &mut Node,
         group: GroupId,
@@ -393,7 +403,7 @@ impl Handover {
     ) -> Result<(), FrameError> {
         let sequence = part.sequence;
         let Some(place) = self.place(group) else { return Ok(()) };
-        if node.segment(group, sequence).is_none() {
+        if node.kernel_path().segment_state(group, sequence) == SegmentState::Absent {
             // Refused, past, or the group has failed.
             return Ok(());
         }
@@ -408,11 +418,11 @@ impl Handover {
             Taken::Before => {}
             // This child's is among the contributions: the frame is a repeat.
             Taken::Forwarded(folded) => {
-                go_on_with(node, group, arrival.now, &folded, payloads);
+                hand_over_forwarded(node, group, arrival.now, &folded, payloads);
             }
             Taken::Answered(answered) => {
-                if node.segment(group, sequence) == Some(false) {
-                    adopt(node, group, &answered, payloads);
+                if node.kernel_path().segment_state(group, sequence) == SegmentState::Open {
+                    hand_result(node, group, &answered, payloads);
                     // The program made the result meanwhile: this frame is a repeat.
                     hand(node, arrival, payloads)?;
                 }
@@ -420,8 +430,8 @@ impl Handover {
             }
             // The program has gone on since.
             Taken::Past => {
-                if node.segment(group, sequence) == Some(false) {
-                    node.pass_over(group, part, payloads);
+                if node.kernel_path().segment_state(group, sequence) == SegmentState::Open {
+                    node.kernel_path_mut().skip_segment(group, part, payloads);
                 }
                 return Ok(());
             }
@@ -429,10 +439,10 @@ impl Handover {
             Taken::Busy => self.end(node, group, arrival.now, payloads),
         }
         let Some(place) = self.place(group) else { return Ok(()) };
-        if node.segment(group, sequence).is_some() {
+        if node.kernel_path().segment_state(group, sequence) != SegmentState::Absent {
             self.tables.note_sent(place, arrival.header.edge.child, sequence);
         }
-        if node.segment(group, sequence) == Some(true) {
+        if node.kernel_path().segment_state(group, sequence) == SegmentState::Complete {
             self.tables.finish(place, sequence);
         }
         Ok(())
@@ -451,35 +461,36 @@ fn hand(
 /// Hands the machine a contribution that the program has held. As with any datagram, nothing happens if
 /// the machine refuses it.
 fn hand_held(node: &mut Node, group: GroupId, now: Time, held: Held, payloads: &mut impl Payloads) {
-    let port = node.child_edges(group).nth(usize::from(held.child.0)).map(|edge| edge.port);
-    let header = node.header_of_request(group, held.child, held.part);
+    let port =
+        node.kernel_path().child_edges(group).nth(usize::from(held.child.0)).map(|edge| edge.port);
+    let header = node.kernel_path().request_header(group, held.child, held.part);
     let (Some(port), Some(header)) = (port, header) else { return };
     let carrier = Carrier::Datagram;
     let _ = node.handle_frame(now, port, carrier, &header, &held.payload, payloads);
 }
 
-fn adopt(node: &mut Node, group: GroupId, folded: &Folded, payloads: &mut impl Payloads) {
+fn hand_result(node: &mut Node, group: GroupId, folded: &Folded, payloads: &mut impl Payloads) {
     let Folded { part, payload, attempts } = folded;
-    node.adopt_result(group, part, attempts, payload, payloads);
+    node.kernel_path_mut().take_result(group, part, attempts, payload, payloads);
 }
 
-fn adopt_forwarded(node: &mut Node, group: GroupId, folded: &Folded, payloads: &mut impl Payloads) {
+fn hand_forwarded(node: &mut Node, group: GroupId, folded: &Folded, payloads: &mut impl Payloads) {
     #[cfg(feature = "planted-bugs")]
     if planted::is_planted(planted::Bug::ForwardedUntold) {
         return;
     }
     let Folded { part, payload, attempts } = folded;
-    node.adopt_forwarded(group, part, attempts, payload, payloads);
+    node.kernel_path_mut().take_forwarded(group, part, attempts, payload, payloads);
 }
 
 /// Lets the machine take over what was sent to the parent, send it again, and go on until the result comes.
-fn go_on_with(
+fn hand_over_forwarded(
     node: &mut Node,
     group: GroupId,
     now: Time,
     folded: &Folded,
     payloads: &mut impl Payloads,
 ) {
-    adopt_forwarded(node, group, folded, payloads);
-    node.send_adopted(now, group, folded.part.sequence);
+    hand_forwarded(node, group, folded, payloads);
+    node.kernel_path_mut().send_forwarded(now, group, folded.part.sequence);
 }

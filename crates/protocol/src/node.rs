@@ -17,35 +17,26 @@
 //! needed again while its sequence lies within `2 * osos` of the newest. The slots are all the
 //! history that repeats need.
 
-mod arrivals;
 mod config;
-mod datagrams;
-mod distribution;
-mod elsewhere;
 mod error;
-mod external_receiver;
 mod failed;
 mod group;
+mod groups;
+mod kernel_path;
 mod lifecycle;
-mod multicast;
 mod outbox;
 mod outputs;
+mod planted_hooks;
 mod port;
-mod questions;
-mod request;
-mod slot;
-mod slots;
-mod stream;
-mod waits;
+mod repeat_timer;
+mod stream_lock;
+mod streams;
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use core::num::NonZeroU16;
-
-use tributary_wire::frame::{Header, Message};
-use tributary_wire::{ChildIndex, GroupId, TreeId};
+use tributary_wire::frame::{Abort, AbortReason, Header, Message};
+use tributary_wire::{Capability, GroupId, TreeId};
 
 use crate::payloads::Payloads;
 use crate::{Carrier, Time};
@@ -53,45 +44,37 @@ use crate::{Carrier, Time};
 pub use config::{
     ChildConfig, GroupConfig, InstallError, NodeConfig, ParentConfig, StreamConfig, StreamLimits,
 };
-pub use elsewhere::{ChildEdge, GroupTerms, MulticastTerms, ParentEdge};
 pub use error::FrameError;
+pub use group::{ChildEdge, GroupTerms, MulticastTerms, ParentEdge, SegmentState, Wait, WaitsFor};
+pub use kernel_path::{KernelPathHandle, KernelPathView};
 pub use outbox::Transmit;
 pub use outputs::{Event, NodeStats};
 pub use port::PortId;
-pub use waits::{Wait, WaitsFor};
 
-use distribution::Answer;
-use failed::FailedGroup;
-use group::{Group, PartKind};
+use failed::FailedGroups;
+use group::{Consequence, Group, GroupError, NodeState, Origin};
+use groups::Groups;
 use outputs::Outputs;
 use port::Role;
-use slots::From;
-use stream::StreamLock;
+use repeat_timer::RepeatTimer;
+use stream_lock::StreamLock;
 
 /// An aggregation node; see the module documentation.
 #[derive(Debug)]
 pub struct Node {
     config: NodeConfig,
-    /// Indexed by group id: the manager keeps those small and dense.
-    groups: Vec<Option<Box<Group>>>,
-    /// Failed groups whose children are not all told, oldest first.
-    failed: VecDeque<FailedGroup>,
+    groups: Groups,
+    /// Failed groups whose children are not all told.
+    failed: FailedGroups,
     outputs: Outputs,
     osos_used: u32,
     /// Indexed by tree id.
-    locks: Vec<StreamLock>,
+    locks: Box<[StreamLock]>,
     /// Groups still waiting for children to join.
     forming: u32,
-    /// How many groups have failed because a node of theirs was lost.
-    losses: u64,
-    /// The UDP port at which this node takes datagrams, if it does.
-    datagram_port: Option<NonZeroU16>,
+    state: NodeState,
     datagram_segment_max_bytes: u32,
-    /// Groups that wait for an answer to a datagram they sent upward. Without any, no such timer
-    /// runs.
-    unanswered_groups: u32,
-    /// Earliest timer of those groups.
-    repeat_at: Option<Time>,
+    repeat_timer: RepeatTimer,
 }
 
 impl Node {
@@ -103,25 +86,15 @@ impl Node {
         Self {
             locks: trees.map(lock).collect(),
             config,
-            groups: Vec::new(),
-            failed: VecDeque::new(),
+            groups: Groups::default(),
+            failed: FailedGroups::default(),
             outputs: Outputs::default(),
             osos_used: 0,
             forming: 0,
-            losses: 0,
-            datagram_port: None,
+            state: NodeState::default(),
             datagram_segment_max_bytes: 0,
-            unanswered_groups: 0,
-            repeat_at: None,
+            repeat_timer: RepeatTimer::default(),
         }
-    }
-
-    /// Lets edges use datagrams. This node takes them at the UDP port `port` of every address at
-    /// which it takes links. Segments longer than `segment_max_bytes` go up over the link all the
-    /// same. Results go down the way their requests came.
-    pub fn take_datagrams(&mut self, port: NonZeroU16, segment_max_bytes: u32) {
-        self.datagram_port = Some(port);
-        self.datagram_segment_max_bytes = segment_max_bytes;
     }
 
     /// Takes one frame that arrived on `port`, carried by `carrier`. `payload` is exactly what its
@@ -151,110 +124,129 @@ impl Node {
                 Ok(())
             }
             Role::ExternalReceiver { group } => {
-                self.handle_external_receiver_message(group, header)
+                let group = self.groups.installed(group);
+                group.handle_external_receiver_message(&mut self.outputs, header)
             }
             Role::Child { group, child } => {
-                self.group_mut(group).check_edge(header, child)?;
-                let from = From { now, child, carrier };
-                match (&header.message, carrier) {
-                    (Message::Request(part), Carrier::Link | Carrier::Datagram) => {
-                        let kind = PartKind::Segment;
-                        self.handle_contribution(group, kind, from, part, payload, payloads)
-                    }
-                    (Message::Chunk(part), Carrier::Link) => {
-                        let kind = PartKind::Chunk;
-                        self.handle_contribution(group, kind, from, part, payload, payloads)
-                    }
-                    (message, Carrier::Link) => {
-                        self.handle_child_message(now, port, group, child, message)
-                    }
-                    (Message::Probe(attempt), Carrier::Datagram) => {
-                        self.reply(group, child, Message::Probed(*attempt));
-                        Ok(())
-                    }
-                    (_, Carrier::Datagram | Carrier::Multicast) => Err(FrameError::WrongCarrier),
-                }
+                let origin = Origin { now, child, carrier };
+                self.advance(group, |group, out, node| {
+                    group.handle_child_frame(out, origin, node, header, payload, payloads)
+                })
             }
-            Role::Parent { group } => {
-                let losses = self.losses;
-                let state = self.group_mut(group);
-                state.check_parent_edge(header)?;
-                state.parent_liveness.on_frame();
-                state.losses_at_parent_frame = losses;
-                match (&header.message, carrier) {
-                    (Message::Result(part), Carrier::Link | Carrier::Datagram) => {
-                        let answer = Answer { now, carrier, part };
-                        self.handle_result(group, PartKind::Segment, answer, payload, payloads)
-                    }
-                    (Message::ChunkResult(part), Carrier::Link) => {
-                        let answer = Answer { now, carrier, part };
-                        self.handle_result(group, PartKind::Chunk, answer, payload, payloads)
-                    }
-                    (message, Carrier::Link) => self.handle_parent_message(now, group, message),
-                    (message, Carrier::Datagram) => {
-                        self.handle_parent_datagram(now, group, *message)
-                    }
-                    (_, Carrier::Multicast) => Err(FrameError::WrongCarrier),
-                }
-            }
+            Role::Parent { group } => self.advance(group, |group, out, node| {
+                group.handle_parent_frame(out, now, carrier, node, header, payload, payloads)
+            }),
         }
     }
 
-    /// Takes any message from a child's link except contributions.
-    fn handle_child_message(
+    /// Takes a frame that came by multicast.
+    ///
+    /// # Errors
+    /// If it is not a result of a group that this node serves below another node, or does not show
+    /// the group's capability. It is dropped, and nothing else happens.
+    pub fn handle_multicast(
         &mut self,
         now: Time,
-        port: PortId,
-        group: GroupId,
-        child: ChildIndex,
-        message: &Message,
+        header: &Header,
+        payload: &[u8],
+        payloads: &mut impl Payloads,
     ) -> Result<(), FrameError> {
-        match *message {
-            Message::StreamRequest(ref request) => {
-                self.handle_stream_request(group, child, request)
-            }
-            Message::StreamDone(operation) => self.handle_stream_done(group, child, operation),
-            Message::Leave => self.handle_leave(group, child),
-            Message::Abort(abort) => {
-                self.fail(group, abort);
-                Ok(())
-            }
-            Message::Datagrams(theirs) => {
-                self.handle_offer(port, group, child, theirs);
-                Ok(())
-            }
-            Message::Subscribed(subscription) => {
-                self.handle_subscribed(group, child, subscription);
-                Ok(())
-            }
-            Message::Join => Err(FrameError::AlreadyJoined { group, child: child.0 }),
-            Message::Probe(number) => {
-                self.answer_question(now, port, group, child, number);
-                Ok(())
-            }
-            _ => Err(FrameError::WrongDirection),
+        let (id, epoch) = (header.edge.group, header.edge.epoch);
+        if self.groups.get(id).is_none() {
+            return Err(FrameError::UnknownGroup { group: id, epoch });
         }
+        self.advance(id, |group, out, _| {
+            group.handle_multicast(out, now, header, payload, payloads)?;
+            Ok(Consequence::None)
+        })
     }
 
-    /// Takes any message from the parent's link except results.
-    fn handle_parent_message(
+    /// Lets a group take an input, and does what follows from it: the only place that sets the timer of repeats and
+    /// that fails a group for what it was sent.
+    fn advance(
         &mut self,
-        now: Time,
-        group: GroupId,
-        message: &Message,
+        id: GroupId,
+        take: impl FnOnce(&mut Group, &mut Outputs, &NodeState) -> Result<Consequence, GroupError>,
     ) -> Result<(), FrameError> {
-        match *message {
-            Message::StreamGrant(operation) => return self.handle_stream_grant(group, operation),
-            // It answers a question, and has said so by coming.
-            Message::Joined | Message::Probed(_) => {}
-            Message::Abort(abort) => self.fail(group, abort),
-            Message::Datagrams(theirs) => self.handle_answered_offer(now, group, theirs),
-            Message::Ack { .. } | Message::Nack { .. } => {
-                return Err(FrameError::WrongCarrier);
-            }
-            _ => return Err(FrameError::WrongDirection),
+        let group = self.groups.installed(id);
+        let was_waiting = group.awaits_parent();
+        let taken = take(group, &mut self.outputs, &self.state);
+        self.repeat_timer.update(was_waiting, group);
+        match taken {
+            Ok(Consequence::None) => {}
+            Ok(Consequence::GroupEnds) => self.end(id),
+            Ok(Consequence::AwaitsLock) => self.await_lock(id),
+            Ok(Consequence::StreamEnds(operation)) => self.finish_stream(id, operation),
+            Ok(Consequence::ParentLost) => self.give_up_parent(id),
+            Err(GroupError::Failed(abort)) => self.fail(id, abort),
+            Err(GroupError::Refused(error)) => return Err(error),
         }
         Ok(())
+    }
+
+    /// Fails a group: tells everyone around it and frees what it used.
+    fn fail(&mut self, id: GroupId, abort: Abort) {
+        if let Some(tree) = self.drop_group(id, abort) {
+            self.serve_lock(tree);
+        }
+    }
+
+    /// Fails a group. Returns the tree whose stream lock it may have had; the caller serves that
+    /// lock.
+    fn drop_group(&mut self, id: GroupId, abort: Abort) -> Option<TreeId> {
+        let tree = self.leave_lock(id);
+        let group = self.remove(id);
+        self.failed.record(&group, abort);
+        group.announce_failure(&mut self.outputs, abort);
+        self.outputs.stats.groups_failed += 1;
+        self.state.losses += u64::from(abort.reason == AbortReason::NodeLost);
+        self.outputs.report(Event::Failed { group: id, epoch: group.epoch(), abort });
+        self.outputs.report(Event::Released(group.arena().id));
+        tree
+    }
+
+    /// Fails all groups that have the parent of this one: a program waits for one group after the other, and would
+    /// find each of them stuck in turn.
+    #[cold]
+    fn give_up_parent(&mut self, id: GroupId) {
+        let Some(name) = self.groups.installed(id).parent_name().map(Box::<str>::from) else {
+            return;
+        };
+        let is_below = |group: &&Group| group.parent_name() == Some(&*name);
+        let below: Vec<GroupId> = self.groups.iter().filter(is_below).map(Group::id).collect();
+        for id in below {
+            let abort = self.groups.installed(id).abort(AbortReason::NodeLost);
+            self.fail(id, abort);
+        }
+    }
+
+    /// When [`Node::handle_timeout`] is due; none without a timer.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let repeat = self.repeat_timer.due_at();
+        if self.forming == 0 {
+            return repeat;
+        }
+        self.groups.iter().filter_map(Group::join_by).chain(repeat).min()
+    }
+
+    /// Repeats what is due upward, and fails every group whose children did not all join in time.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.repeat_timer.due_at().is_some_and(|due| due <= now) {
+            self.repeat_timer.reset();
+            for group in self.groups.iter_mut().filter(|group| group.awaits_parent()) {
+                group.handle_timeout(&mut self.outputs, now);
+                self.repeat_timer.update(true, group);
+            }
+        }
+        if self.forming > 0 {
+            for id in self.groups.ids() {
+                let Some(group) = self.groups.get(id) else { continue };
+                if group.join_by().is_some_and(|join_by| join_by <= now) {
+                    self.fail(id, group.join_timeout());
+                }
+            }
+        }
     }
 
     /// The next port with something to send. The driver sends until the port is empty or its link
@@ -274,6 +266,16 @@ impl Node {
         self.outputs.pop_transmit(port);
     }
 
+    /// The next frame for a group's multicast address. It is removed at once.
+    pub fn poll_multicast(&mut self) -> Option<(GroupId, Transmit)> {
+        self.outputs.poll_multicast()
+    }
+
+    /// The next thing the driver has to know or do.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.outputs.poll_event()
+    }
+
     /// Frames that wait to be sent at a port. Link frames are bounded by the slots of the group and
     /// of its tree's streams, plus a few. Datagrams have the same bound.
     #[must_use]
@@ -281,9 +283,22 @@ impl Node {
         self.outputs.queued_frames(port)
     }
 
-    /// The next thing the driver has to know or do.
-    pub fn poll_event(&mut self) -> Option<Event> {
-        self.outputs.poll_event()
+    /// The port whose edge a datagram names, if its capability is right. The driver checks that it
+    /// comes from the peer's address.
+    #[must_use]
+    pub fn port_of_datagram(&self, header: &Header) -> Option<PortId> {
+        self.groups.get(header.edge.group)?.port_of_datagram(header)
+    }
+
+    /// What datagrams of this node's edges show: a datagram with another capability has no port. There are new ones
+    /// after [`Node::install`] alone.
+    pub fn capabilities(&self) -> impl Iterator<Item = Capability> {
+        self.groups.iter().flat_map(Group::capabilities)
+    }
+
+    /// What its groups wait for now, one by one. Costs a few slots' reading for each group.
+    pub fn waits(&self) -> impl Iterator<Item = Wait> + '_ {
+        self.groups.iter().filter_map(Group::wait)
     }
 
     /// Counters since the node was made.

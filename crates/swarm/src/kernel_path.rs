@@ -107,7 +107,7 @@ impl World<'_> {
 
     /// Lets the kernel path serve the group that a link belongs to, as soon as it can.
     pub(super) fn offer_group_of(&mut self, node: u32, port: PortId) {
-        if let Some(group) = self.node(node).machine.group_of_link(port) {
+        if let Some(group) = self.node(node).machine.kernel_path().group_of_link(port) {
             self.offer_to_kernel(node, group);
         }
     }

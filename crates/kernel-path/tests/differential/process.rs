@@ -57,7 +57,7 @@ impl Process {
         subscription: Subscription,
     ) -> Vec<Subscription> {
         self.hand_link(child, Message::Subscribed(subscription));
-        self.node.child_edges(GROUP).map(|edge| edge.subscription).collect()
+        self.node.kernel_path().child_edges(GROUP).map(|edge| edge.subscription).collect()
     }
 
     fn hand_link(&mut self, child: usize, message: Message) {

@@ -8,8 +8,8 @@ use tributary_wire::control::{GroupInstall, StreamCapacity};
 use tributary_wire::frame::{Version, Versions};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, TreeId};
 
-use super::PortId;
-use super::slots::slots_for;
+use super::group::slots_for;
+use super::port::PortId;
 use crate::StreamTerms;
 use crate::payloads::{Arena, ArenaId};
 

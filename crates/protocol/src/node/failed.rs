@@ -4,61 +4,50 @@
 //! its parent died. Records outlive the group's number, which may be in use again by then.
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 
-use tributary_wire::frame::{Abort, Header, Message};
+use tributary_wire::frame::{Abort, Edge};
 use tributary_wire::{Capability, ChildIndex, Epoch, GroupId};
 
 use super::group::Group;
-use super::port::{PortId, Role};
-use super::{FrameError, Node};
 
 /// Records that are kept: those of the newest failures.
 const RECORDS_MAX: usize = 1024;
 
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(super) struct FailedGroups {
+    /// Oldest first.
+    records: VecDeque<FailedGroup>,
+}
+
 /// A failed group, as its children that had not joined may know it.
 #[derive(Debug)]
-pub(super) struct FailedGroup {
+struct FailedGroup {
     group: GroupId,
     epoch: Epoch,
     abort: Abort,
-    awaited: Box<[(ChildIndex, Capability)]>,
+    absent: Box<[(ChildIndex, Capability)]>,
 }
 
-impl Node {
+impl FailedGroups {
     /// Records why a group failed, for its children that have not joined.
-    pub(super) fn remember(&mut self, group: &Group, abort: Abort) {
-        let awaited: Box<[_]> = group
-            .children
-            .iter()
-            .zip(0..)
-            .filter(|(child, _)| !child.has_joined)
-            .map(|(child, index)| (ChildIndex(index), child.capability))
-            .collect();
-        if awaited.is_empty() {
+    pub(super) fn record(&mut self, group: &Group, abort: Abort) {
+        let absent = group.absent_children();
+        if absent.is_empty() {
             return;
         }
-        if self.failed.len() == RECORDS_MAX {
-            self.failed.pop_front();
+        if self.records.len() == RECORDS_MAX {
+            self.records.pop_front();
         }
-        self.failed.push_back(FailedGroup { group: group.id, epoch: group.epoch, abort, awaited });
+        let (group, epoch) = (group.id(), group.epoch());
+        self.records.push_back(FailedGroup { group, epoch, abort, absent });
     }
 
-    /// A child joins a group that is not there. If it was granted a place, it is told why.
-    pub(super) fn handle_late_join(
-        &mut self,
-        port: PortId,
-        header: &Header,
-    ) -> Result<(), FrameError> {
-        let edge = header.edge;
-        let unknown = FrameError::UnknownGroup { group: edge.group, epoch: edge.epoch };
-        let is_it = |it: &&FailedGroup| (it.group, it.epoch) == (edge.group, edge.epoch);
-        let failed = self.failed.iter().rev().find(is_it).ok_or(unknown)?;
-        if !failed.awaited.contains(&(edge.child, edge.capability)) {
-            return Err(unknown);
-        }
-        let message = Header { edge, message: Message::Abort(failed.abort) };
-        self.outputs.bind(port, Role::Closing, 0);
-        self.outputs.retire(port, Some(message));
-        Ok(())
+    /// Why the group of an edge failed; none if it did not, or the edge is not that of an absent child.
+    pub(super) fn abort_of(&self, edge: &Edge) -> Option<Abort> {
+        let is_of_group = |it: &&FailedGroup| (it.group, it.epoch) == (edge.group, edge.epoch);
+        let failed = self.records.iter().rev().find(is_of_group)?;
+        failed.absent.contains(&(edge.child, edge.capability)).then_some(failed.abort)
     }
 }

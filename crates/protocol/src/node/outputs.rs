@@ -157,7 +157,6 @@ impl Outputs {
         }
     }
 
-    #[cfg(feature = "planted-bugs")]
     pub(super) fn set_role(&mut self, port: PortId, role: Role) {
         self.entry(port).role = role;
     }

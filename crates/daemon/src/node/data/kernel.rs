@@ -55,7 +55,7 @@ impl DataLoop {
 
     /// A child has told where it takes datagrams, or datagrams reach the parent.
     pub(super) fn offer_group_of(&mut self, port: PortId) {
-        if let Some(group) = self.machine.group_of_link(port) {
+        if let Some(group) = self.machine.kernel_path().group_of_link(port) {
             self.offer_to_kernel(group);
         }
     }

@@ -66,7 +66,7 @@ impl Inner {
     /// Both members of a group ask. The question that is passed on, if one is.
     fn ask(&mut self, id: u32, at_ns: u64) -> Option<u8> {
         let asked = [0, 1].map(|child| {
-            let is_there = self.node.groups[id as usize].is_some();
+            let is_there = self.node.groups.get(GroupId(id)).is_some();
             let (port, edge) = (Self::port(id, child), Self::edge(id, child));
             is_there.then(|| self.put(at_ns, port, edge, Message::Probe(3))).flatten()
         });

@@ -22,7 +22,7 @@ pub(super) enum Phase {
 
 /// The segment that a slot holds, and which children have contributed to it.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(in crate::node) struct Slot {
     /// The segment as its first contributor described it; none before first use.
     pub(super) part: Option<Part>,
     pub(super) phase: Phase,

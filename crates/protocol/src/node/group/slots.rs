@@ -6,23 +6,25 @@
 use alloc::boxed::Box;
 use core::ops::Index;
 
-use tributary_wire::frame::{Abort, AbortReason, Part};
+use tributary_wire::frame::{AbortReason, Part};
 use tributary_wire::{ChildIndex, Operator, Sequence};
 
-use super::FrameError;
-use super::group::Child;
+use super::child::Child;
+use super::error::GroupError;
 use super::slot::{NewestAttempt, Phase, Slot};
+use crate::node::FrameError;
+use crate::node::planted_hooks;
 use crate::payloads::{Arena, ArenaId, Lane, Payloads, Place, Source};
 use crate::{Carrier, Time};
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(super) struct Slots {
+pub(in crate::node) struct Slots {
     arena: ArenaId,
     window: u16,
     payload_max_bytes: u32,
     /// Whether members may have a result before this node has it.
-    may_be_overtaken: bool,
+    may_members_be_ahead: bool,
     slots: Box<[Slot]>,
 }
 
@@ -34,8 +36,6 @@ pub(super) enum Outcome {
     Repeat(Repeated),
     /// It was the last.
     Complete,
-    /// It does not fit what the others started, or one of them has left.
-    Failed(Abort),
 }
 
 /// State of the slot when a contribution comes again.
@@ -49,25 +49,25 @@ pub(super) enum Repeated {
     Past,
 }
 
-/// Whose contribution it is, and when and how it came.
-#[derive(Clone, Copy)]
-pub(super) struct From {
-    pub(super) now: Time,
-    pub(super) child: ChildIndex,
-    pub(super) carrier: Carrier,
+/// Which child a frame came from, when and how.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::node) struct Origin {
+    pub(in crate::node) now: Time,
+    pub(in crate::node) child: ChildIndex,
+    pub(in crate::node) carrier: Carrier,
 }
 
 impl Slots {
     /// Slots for `window` segments in flight of up to `payload_max_bytes`, from up to `children`
     /// children.
-    pub(super) fn new(
+    pub(in crate::node) fn new(
         arena: ArenaId,
         window: u16,
         payload_max_bytes: u32,
         children: usize,
     ) -> Self {
         let slots = (0..slots_for(window)).map(|_| Slot::new(children)).collect();
-        Self { arena, window, payload_max_bytes, may_be_overtaken: false, slots }
+        Self { arena, window, payload_max_bytes, may_members_be_ahead: false, slots }
     }
 
     /// Forgets everything and serves a group with these terms, which are no wider than those that
@@ -83,8 +83,8 @@ impl Slots {
     ///
     /// The next request of such a member shows that the root had completed the segment. Hence every
     /// child here had contributed to it, and no child will repeat requests from a window before it.
-    pub(super) fn let_be_overtaken(&mut self) {
-        self.may_be_overtaken = true;
+    pub(super) fn allow_members_ahead(&mut self) {
+        self.may_members_be_ahead = true;
     }
 
     /// The memory that these slots need.
@@ -135,41 +135,39 @@ impl Slots {
     pub(super) fn contribute(
         &mut self,
         children: &[Child],
-        from: From,
+        origin: Origin,
         part: &Part,
         payload: &[u8],
         payloads: &mut impl Payloads,
-    ) -> Result<Outcome, FrameError> {
-        let From { child, carrier, .. } = from;
+    ) -> Result<Outcome, GroupError> {
+        let Origin { child, carrier, .. } = origin;
         if part.shape.bytes() > self.payload_max_bytes as usize {
             let bytes = part.shape.bytes() as u32;
-            return Err(FrameError::TooLong { bytes, max_bytes: self.payload_max_bytes });
+            return Err(FrameError::TooLong { bytes, max_bytes: self.payload_max_bytes }.into());
         }
         if children[usize::from(child.0)].has_left {
-            return Err(FrameError::WrongPort);
+            return Err(FrameError::WrongPort.into());
         }
         let index = self.index_of(part.sequence);
         if self.slots[index].is_past(part.sequence) {
             return Ok(Outcome::Repeat(Repeated::Past));
         }
-        if !self.slots[index].holds(part.sequence)
-            && let Some(abort) = self.open(children, index, part)?
-        {
-            return Ok(Outcome::Failed(abort));
+        if !self.slots[index].holds(part.sequence) {
+            self.open(children, index, part)?;
         }
         let slot = &self.slots[index];
         if slot.arrived.has(child) {
-            #[cfg(feature = "planted-bugs")]
-            self.count_twice(index, from, payload, payloads);
-            let is_done = self.slots[index].phase == Phase::Done;
+            let is_done = slot.phase == Phase::Done;
+            let folded = (slot.phase == Phase::Gathering).then_some(slot.next_child);
+            let at = (self.accumulator(index), slot.shape());
+            planted_hooks::count_twice((child, carrier), folded, at, payload, payloads);
             return Ok(Outcome::Repeat(if is_done { Repeated::Done } else { Repeated::Waiting }));
         }
         let brings_second_copy = part.has_data
             && part.shape.operator() == Operator::Broadcast
             && slot.data_from.is_some();
         if !slot.agrees_with(part) || brings_second_copy {
-            let at_fault = children[usize::from(child.0)].members.start;
-            return Ok(Outcome::Failed(Abort { reason: AbortReason::Disagreement, at_fault }));
+            return Err(children[usize::from(child.0)].abort(AbortReason::Disagreement).into());
         }
         self.slots[index]
             .mark_arrived(child, NewestAttempt { carrier, attempt: part.retransmit.attempt });
@@ -186,24 +184,18 @@ impl Slots {
     }
 
     /// Opens a slot for a segment that it does not hold yet, if the sender has the credit.
-    fn open(
-        &mut self,
-        children: &[Child],
-        index: usize,
-        part: &Part,
-    ) -> Result<Option<Abort>, FrameError> {
+    fn open(&mut self, children: &[Child], index: usize, part: &Part) -> Result<(), GroupError> {
         // For honest members the second condition follows from the first. Colluding members could
         // number their segments with gaps.
         if !self.has_credit(part.sequence) || !self.is_spent(&self.slots[index]) {
             let sequence = part.sequence.0;
-            return Err(FrameError::OutsideWindow { sequence, osos: self.window });
+            return Err(FrameError::OutsideWindow { sequence, osos: self.window }.into());
         }
         if let Some(gone) = children.iter().find(|child| child.has_left) {
-            let at_fault = gone.members.start;
-            return Ok(Some(Abort { reason: AbortReason::MemberLost, at_fault }));
+            return Err(gone.abort(AbortReason::MemberLost).into());
         }
         self.slots[index].open(part);
-        Ok(None)
+        Ok(())
     }
 
     /// Whether a segment's result is here, or is not needed any more.
@@ -212,9 +204,22 @@ impl Slots {
         slot.is_past(sequence) || (slot.holds(sequence) && slot.phase == Phase::Done)
     }
 
+    /// The slot of the lowest number that lacks contributions; if none does, of the lowest that lacks its result.
+    /// Results that came to all members by multicast may never come here.
+    pub(super) fn oldest_open(&self) -> Option<&Slot> {
+        self.oldest_in(Phase::Gathering).or_else(|| self.oldest_in(Phase::Forwarded))
+    }
+
+    /// All lie within two windows of each other.
+    fn oldest_in(&self, phase: Phase) -> Option<&Slot> {
+        let of_phase = self.iter().filter(|slot| slot.phase == phase).filter_map(|slot| slot.part);
+        let earliest = Sequence::earliest(of_phase.map(|part| part.sequence))?;
+        Some(&self[self.index_of(earliest)])
+    }
+
     /// Whether the segment a window later may be sent while this slot is in its present phase.
     fn is_spent(&self, slot: &Slot) -> bool {
-        slot.phase == Phase::Done || (self.may_be_overtaken && slot.phase == Phase::Forwarded)
+        slot.phase == Phase::Done || (self.may_members_be_ahead && slot.phase == Phase::Forwarded)
     }
 
     /// Whether a member may have this segment in flight. Everything a window before it must be
@@ -226,30 +231,6 @@ impl Slots {
             Some(_) => slot.holds(earlier) && self.is_spent(slot),
             // The slot was never used: the group is still in its first window.
             None => sequence.distance_from(Sequence::FIRST) < u32::from(self.window),
-        }
-    }
-
-    /// One of the bugs that the swarm has to find.
-    #[cfg(feature = "planted-bugs")]
-    fn count_twice(
-        &mut self,
-        index: usize,
-        from: From,
-        payload: &[u8],
-        payloads: &mut impl Payloads,
-    ) {
-        use crate::planted::{Bug, is_planted};
-        let is_datagram = from.carrier == Carrier::Datagram;
-        let bug = if is_datagram { Bug::DoubleDatagram } else { Bug::DoubleCount };
-        if !is_planted(bug) {
-            return;
-        }
-        let child = from.child;
-        let slot = &self.slots[index];
-        let shape = slot.shape();
-        let is_counted = child.0 < slot.next_child && slot.phase == Phase::Gathering;
-        if is_counted && shape.operator().is_reduction() {
-            payloads.fold(self.accumulator(index), shape, Source::Frame(payload));
         }
     }
 
@@ -298,6 +279,6 @@ impl Index<usize> for Slots {
 /// Slots for `window` segments in flight: twice as many, because slower members may still need
 /// earlier results, rounded up to a power of two, so that sequence numbers map to slots across the
 /// wrap.
-pub(super) fn slots_for(window: u16) -> u16 {
+pub(in crate::node) fn slots_for(window: u16) -> u16 {
     (2 * window).next_power_of_two()
 }

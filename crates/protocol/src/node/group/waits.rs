@@ -1,16 +1,14 @@
 //! Which children a group waits for.
 //!
-//! Nothing is kept for this: it is read off the slots when somebody asks, and the data path pays nothing. How long a
-//! wait lasts, whoever asks repeatedly finds out.
+//! Nothing is kept for this: it is read off the slots on request, and the data path pays nothing. A caller that
+//! compares two answers learns how long a wait lasts.
 
 use alloc::vec::Vec;
 
-use tributary_wire::{ChildIndex, Epoch, GroupId, OperationNumber, Sequence};
+use tributary_wire::{ChildIndex, Epoch, GroupId, OperationNumber};
 
-use super::Node;
-use super::group::Group;
+use super::Group;
 use super::slot::{Phase, Slot};
-use super::slots::Slots;
 use super::stream::PendingStage;
 
 /// What a group waits for at a node: the oldest thing that holds it up.
@@ -54,15 +52,9 @@ impl Wait {
     }
 }
 
-impl Node {
-    /// What its groups wait for now, one by one. Costs a few slots' reading for each group.
-    pub fn waits(&self) -> impl Iterator<Item = Wait> + '_ {
-        self.groups.iter().flatten().filter_map(|group| group.wait())
-    }
-}
-
 impl Group {
-    fn wait(&self) -> Option<Wait> {
+    /// The oldest thing that it waits for.
+    pub(in crate::node) fn wait(&self) -> Option<Wait> {
         let (for_what, missing) = self
             .wait_for_members()
             .or_else(|| self.wait_of(self.slots.oldest_open()?))
@@ -78,14 +70,15 @@ impl Group {
 
     fn wait_for_stream(&self) -> Option<(WaitsFor, Vec<ChildIndex>)> {
         let stream = self.stream.as_ref()?;
-        if let Some(active) = &stream.active {
-            return self.wait_of(active.slots.oldest_open()?);
+        if let Some(slots) = stream.slots() {
+            return self.wait_of(slots.oldest_open()?);
         }
-        let pending = stream.pending.filter(|it| it.stage != PendingStage::Queued)?;
-        let operation = pending.cut.request().operation;
-        let missing = match pending.stage {
+        let (request, stage) = stream.pending()?;
+        let operation = request.operation;
+        let missing = match stage {
             PendingStage::Gathering => self.children_that(|child| !stream.has_requested(child)),
-            _ => Vec::new(),
+            PendingStage::Forwarded => Vec::new(),
+            PendingStage::Queued => return None,
         };
         Some((WaitsFor::Operation { operation, part: 0 }, missing))
     }
@@ -103,20 +96,5 @@ impl Group {
 
     fn children_that(&self, is_meant: impl Fn(ChildIndex) -> bool) -> Vec<ChildIndex> {
         (0..self.children.len() as u16).map(ChildIndex).filter(|child| is_meant(*child)).collect()
-    }
-}
-
-impl Slots {
-    /// The slot of the lowest number that lacks contributions; if none does, of the lowest that lacks its result.
-    /// Results that came to all members by multicast may never come here.
-    fn oldest_open(&self) -> Option<&Slot> {
-        self.oldest_in(Phase::Gathering).or_else(|| self.oldest_in(Phase::Forwarded))
-    }
-
-    /// All lie within two windows of each other.
-    fn oldest_in(&self, phase: Phase) -> Option<&Slot> {
-        let of_phase = self.iter().filter(|slot| slot.phase == phase).filter_map(|slot| slot.part);
-        let earliest = Sequence::earliest(of_phase.map(|part| part.sequence))?;
-        Some(&self[self.index_of(earliest)])
     }
 }
