@@ -215,8 +215,10 @@ impl Node {
         let is_below = |group: &&Group| group.parent_name() == Some(&*name);
         let below: Vec<GroupId> = self.groups.iter().filter(is_below).map(Group::id).collect();
         for id in below {
-            let abort = self.groups.installed(id).abort(AbortReason::NodeLost);
-            self.fail(id, abort);
+            // One that was next to stream, and whose children read nothing, has failed with an earlier one.
+            if let Some(group) = self.groups.get(id) {
+                self.fail(id, group.abort(AbortReason::NodeLost));
+            }
         }
     }
 

@@ -150,6 +150,44 @@ fn a_parent_that_is_lost_to_one_group_is_lost_to_all() {
     assert_eq!(inner.lost, [0, 2]);
 }
 
+/// The group that fails first holds the stream lock, and the next in turn cannot take it, for its child reads nothing.
+#[test]
+fn a_group_that_fails_while_others_lose_its_parent_is_not_failed_twice() {
+    let mut node = Node::new(limits());
+    let terms = StreamTerms { chunk_bytes: 16, window: 2 };
+    let stream = Some(StreamConfig { tree: TreeId(0), terms });
+    let above = |id| Edge { group: GroupId(id), child: ChildIndex(0), ..edge(6) };
+    for id in 0..2 {
+        let port = PortId(9 + id);
+        let (child, capability) = (ChildIndex(0), above(id).capability);
+        let parent = Some(ParentConfig { name: "stuck".into(), port, child, capability });
+        let config = GroupConfig { group: GroupId(id), parent, stream, ..group(1) };
+        node.install(Time(0), config).unwrap();
+        put(&mut node, id, streamer(id), Message::Join).unwrap();
+        put(&mut node, id, streamer(id), stream_request(1)).unwrap();
+        let grant = Message::StreamGrant(OperationNumber(1));
+        put(&mut node, 9 + id, above(id), grant).unwrap();
+    }
+    assert_eq!(node.streams_waiting(), 1);
+    let mut ask = |id, question| {
+        let header = Header { edge: streamer(id), message: Message::Probe(1) };
+        let (at, port) = (Time(question * USUAL_NS), PortId(id));
+        node.handle_frame(at, port, Carrier::Link, &header, &[], &mut Nowhere).unwrap();
+    };
+    // The answers fill the outbox of the second group's child.
+    (0..100).for_each(|_| ask(1, 0));
+    (0..8).for_each(|question| ask(0, question));
+    let failed: Vec<_> = drain(&mut node)
+        .1
+        .into_iter()
+        .filter_map(|event| match event {
+            Event::Failed { group, abort, .. } => Some((group.0, abort.reason)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(failed, [(0, AbortReason::NodeLost), (1, AbortReason::MemberLost)]);
+}
+
 /// The members below a silent node find it first. In other groups it is this node's parent, and nobody has asked it yet.
 #[test]
 fn a_loss_in_one_group_makes_the_parents_of_the_others_suspects_until_they_are_heard() {
