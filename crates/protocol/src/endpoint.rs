@@ -17,6 +17,7 @@ mod operation;
 mod receiving;
 mod sending;
 mod stream;
+mod streaming;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
