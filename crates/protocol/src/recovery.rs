@@ -19,6 +19,7 @@
 //! If it is answered there, the edge has lost its datagrams and goes on without them. A parent that
 //! merely stands still answers neither way, so the edge keeps its datagrams.
 
+mod pending;
 mod repeats;
 mod rtt;
 
@@ -29,8 +30,8 @@ use core::num::NonZeroU16;
 use tributary_wire::frame::Message;
 
 use crate::{Carrier, Time};
-use repeats::Pending;
-pub(crate) use repeats::Repeat;
+use pending::Pending;
+pub(crate) use pending::Repeat;
 use rtt::RoundTrip;
 
 /// Unanswered probes after which an edge has no datagrams; together they take 155 ms.
