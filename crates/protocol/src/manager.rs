@@ -16,6 +16,7 @@
 //! as soon as its removal is ordered.
 
 mod adoption;
+mod caller;
 mod config;
 mod error;
 mod events;
@@ -31,6 +32,7 @@ mod streams;
 mod tenants;
 #[cfg(test)]
 mod tests;
+mod wait;
 mod waits;
 
 use alloc::collections::VecDeque;
@@ -53,16 +55,13 @@ use plan::Plan;
 use secrets::Secrets;
 use streams::{Placement, StreamTrees};
 
+pub use caller::{Caller, TenantLimits};
 use config::shown;
 pub use config::{ManagerConfig, MulticastRange, TEXT_MAX_BYTES};
 pub use error::{AdmitError, DrainError, EventError, GroupError, RegisterError, TenantResource};
+pub use groups::RequestTicket;
 pub use holders::Holders;
-pub use tenants::{Caller, TenantLimits};
 pub use waits::LateGroup;
-
-/// Names one pending [`Manager::request_group`] until its decision; never repeats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestTicket(pub u64);
 
 /// Counters since the manager began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use tributary_wire::text::printable_within;
 use tributary_wire::{Epoch, GroupId, JobId};
 
-use super::tenants::TenantLimits;
+use super::caller::TenantLimits;
 
 /// Limits and deadlines of a [`Manager`](super::Manager).
 #[derive(Clone, Debug, PartialEq, Eq)]

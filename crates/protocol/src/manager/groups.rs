@@ -7,13 +7,16 @@ use alloc::vec::Vec;
 use tributary_topology::{GroupChild, GroupTree};
 use tributary_wire::{Epoch, GroupId, JobId, NodeId};
 
-use super::RequestTicket;
 use super::config::shown;
 use super::error::EventError;
 use super::nodes::NodeTable;
 use super::plan::{Plan, Terms};
-use super::waits::Wait;
+use super::wait::Wait;
 use crate::Time;
+
+/// Names one pending [`super::Manager::request_group`] until its decision; never repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestTicket(pub u64);
 
 /// How much of a group one node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,12 +6,12 @@ use alloc::string::String;
 use tributary_wire::control::{GroupRecord, JobAdmission, JobPlace, JobRequest};
 use tributary_wire::{Capability, JobId};
 
+use super::caller::Caller;
 use super::config::{ManagerConfig, TEXT_MAX_BYTES, shown};
 use super::error::{AdmitError, GroupError};
 use super::groups::Member;
 use super::places::PlaceKeys;
 use super::secrets::Secrets;
-use super::tenants::Caller;
 
 pub(super) struct Job {
     /// Whose token it came with.

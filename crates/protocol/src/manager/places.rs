@@ -11,7 +11,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use tributary_wire::control::JobPlace;
 use tributary_wire::{Capability, JobId};
 
-use super::tenants::Caller;
+use super::caller::Caller;
 
 /// Bytes of a secret that are random: they tell apart jobs that had the same number one after the other.
 const RANDOM_BYTES: usize = 4;

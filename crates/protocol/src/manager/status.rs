@@ -7,9 +7,9 @@ use tributary_wire::control::{GroupNodeStatus, GroupStatus, JobStatus, NodeStatu
 use tributary_wire::{GroupId, JobId, NodeId};
 
 use super::Manager;
+use super::caller::Caller;
 use super::groups::{Group, Stage};
 use super::nodes::LivingNode;
-use super::tenants::Caller;
 use crate::Time;
 
 impl Manager {

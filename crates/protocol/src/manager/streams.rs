@@ -10,7 +10,7 @@ use alloc::collections::BTreeMap;
 
 use tributary_wire::TreeId;
 
-use super::tenants::Caller;
+use super::caller::Caller;
 
 /// Numbers a shape of the tree. It grows whenever the shape may have changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,65 +1,15 @@
-//! Tenants: who shares the fabric, and how much of it each may hold at once.
-//!
-//! A job belongs to whoever's token it came with. Limits are counted over a tenant's jobs, those taken over from
-//! another manager included.
+//! The limits of tenants, checked against what their jobs hold, those taken over from another manager included.
 
 use alloc::collections::BTreeMap;
-use alloc::string::String;
 
 use tributary_wire::control::{Share, TenantStatus};
 use tributary_wire::{JobId, NodeId};
 
 use super::Manager;
+use super::caller::{Caller, TenantLimits};
 use super::error::{GroupError, TenantResource};
 use super::groups::{Group, Member, MemberState};
 use super::holders::Holders;
-
-/// Whose token a call carried.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Caller {
-    /// The operator's: it may do and see everything.
-    #[default]
-    Operator,
-    /// A tenant's, by name: it may have jobs, and sees its own.
-    Tenant(String),
-}
-
-/// What a tenant may hold at once; none for as much as there is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TenantLimits {
-    /// Jobs.
-    pub jobs: Option<u32>,
-    /// Groups, over all its jobs.
-    pub groups: Option<u32>,
-    /// Outstanding operations on any one aggregation node.
-    pub osos: Option<u32>,
-    /// Groups that may stream. Further ones send long vectors in segments.
-    pub streams: Option<u32>,
-}
-
-impl Caller {
-    /// Whether it may know about what `owner` has.
-    #[must_use]
-    pub fn may_see(&self, owner: &Self) -> bool {
-        *self == Self::Operator || self == owner
-    }
-
-    /// The tenant's name; none for the operator.
-    #[must_use]
-    pub fn tenant(&self) -> Option<&str> {
-        match self {
-            Self::Operator => None,
-            Self::Tenant(name) => Some(name),
-        }
-    }
-}
-
-/// Who is named in a record or a report.
-impl From<Option<String>> for Caller {
-    fn from(tenant: Option<String>) -> Self {
-        tenant.map_or(Self::Operator, Self::Tenant)
-    }
-}
 
 impl Manager {
     /// What a caller may hold.

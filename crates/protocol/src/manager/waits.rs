@@ -1,26 +1,15 @@
-//! Who is late: what nodes say that their groups wait for, put together.
+//! Which groups are late: what nodes say that their groups wait for, put together.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use tributary_wire::control::{GroupWait, WaitingStatus};
-use tributary_wire::{ChildIndex, Epoch, GroupId, JobId, NodeId};
+use tributary_wire::{Epoch, GroupId, JobId, NodeId};
 
 use super::Manager;
 use super::groups::{Group, Member};
+use super::wait::Wait;
 use crate::Time;
-
-const NS_PER_MS: u64 = 1_000_000;
-
-/// What one node's part of a group waits for.
-pub(super) struct Wait {
-    /// When the node told of it.
-    told: Time,
-    /// How long it had lasted then: maybe longer than this manager has lived.
-    waited_ms: u64,
-    operation: Option<u32>,
-    missing: Vec<ChildIndex>,
-}
 
 /// A group that has waited for long.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,12 +101,6 @@ impl Group {
                 Some(node) => self.add_late(node, waiting),
             }
         }
-    }
-}
-
-impl Wait {
-    fn waited_ms_at(&self, now: Time) -> u64 {
-        self.waited_ms.saturating_add(now.since_ns(self.told) / NS_PER_MS)
     }
 }
 
