@@ -16,7 +16,7 @@ pub(in crate::node) struct Child {
     pub(in crate::node) port: Option<PortId>,
     pub(super) has_joined: bool,
     pub(super) has_left: bool,
-    /// Who at or below it receives multicast.
+    /// Whether it, or a member below it, receives multicast.
     pub(super) subscription: Subscription,
     /// The number after the highest it has sent.
     pub(super) next: Sequence,

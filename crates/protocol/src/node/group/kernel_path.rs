@@ -24,7 +24,7 @@ pub struct ChildEdge {
     pub capability: Capability,
     /// The number after the highest that it has sent.
     pub next: Sequence,
-    /// Who at or below it receives multicast.
+    /// Whether it, or a member below it, receives multicast.
     pub subscription: Subscription,
 }
 

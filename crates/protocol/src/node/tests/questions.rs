@@ -117,7 +117,7 @@ fn a_child_that_waits_for_others_is_told_that_the_node_is_there() {
     put(&mut node, 0, edge(0), Message::Probe(7)).unwrap();
     let answer = Header { edge: edge(0), message: Message::Probed(7) };
     assert_eq!(drain(&mut node).0, [(PortId(0), answer)]);
-    // Who asks and does not read gets no more than its link has room for.
+    // A child that asks and does not read gets no more than its link has room for.
     for number in 0..100 {
         put(&mut node, 0, edge(0), Message::Probe(number)).unwrap();
     }
