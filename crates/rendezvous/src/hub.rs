@@ -4,7 +4,9 @@ use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tributary_transport::Uninherited;
+use tributary_waits::exchange::Exchange;
 
 use crate::arrivals::Arrivals;
 use crate::error::RendezvousError;
@@ -67,42 +69,60 @@ impl Hub {
         self.tell(received, all)
     }
 
-    /// The parts of rank 1 and up, one after the other.
+    /// The parts of rank 1 and up, in the order in which they come. Whoever is gone ends the exchange, also while others
+    /// are late.
     fn receive(&mut self, len_bytes: usize, parts: &mut [u8]) -> Result<(), RendezvousError> {
         let until = Instant::now() + self.timeout;
-        for at in 0..self.members.len() {
-            let rank = at as u32 + 1;
-            let part = &mut parts[at * len_bytes..][..len_bytes];
-            let member = &self.members[at];
+        let mut exchange = Exchange::new(self.members.len());
+        while !exchange.is_complete() {
             let left = until.saturating_duration_since(Instant::now());
-            // Zero would mean no limit.
-            let limit = left.max(Duration::from_millis(1));
-            let received =
-                member.set_read_timeout(Some(limit)).and_then(|()| frame::receive(member, part));
-            match received {
-                Ok(Ok(())) => {}
-                Ok(Err(length)) => {
-                    return Err(RendezvousError::Mismatch(format!(
-                        "rank {rank} exchanges {length} bytes where rank 0 exchanges {len_bytes}: they \
-                         make different communicators"
-                    )));
+            let watched =
+                exchange.watched().map(|at| (at, &*self.members[at], exchange.awaits(at)));
+            let ready = ready(watched, left).map_err(|error| {
+                RendezvousError::Mismatch(format!("rank 0 can't wait: {error}"))
+            })?;
+            if ready.is_empty() && left.is_zero() {
+                return Err(self.missing(&exchange));
+            }
+            for at in ready {
+                let rank = at as u32 + 1;
+                if !exchange.awaits(at) {
+                    return Err(RendezvousError::Left { rank, problem: gone() });
                 }
-                Err(error) if is_late(&error) => return Err(self.missing(at)),
-                Err(problem) => return Err(RendezvousError::Left { rank, problem }),
+                let part = &mut parts[at * len_bytes..][..len_bytes];
+                self.receive_part(at, part, left)?;
+                exchange.on_part(at);
             }
         }
         Ok(())
     }
 
-    /// The rank at `first`, and those behind it that have sent nothing either.
-    fn missing(&self, first: usize) -> RendezvousError {
-        let has_sent = |member: &Uninherited<TcpStream>| {
-            member.set_nonblocking(true).is_ok() && member.peek(&mut [0]).is_ok()
-        };
-        let silent = (first..).zip(&self.members[first..]);
-        let ranks = silent.filter(|(at, member)| *at == first || !has_sent(member));
+    fn receive_part(
+        &self,
+        at: usize,
+        part: &mut [u8],
+        left: Duration,
+    ) -> Result<(), RendezvousError> {
+        let (rank, member) = (at as u32 + 1, &self.members[at]);
+        // Zero would mean no limit.
+        let limit = left.max(Duration::from_millis(1));
+        let len_bytes = part.len();
+        let received =
+            member.set_read_timeout(Some(limit)).and_then(|()| frame::receive(member, part));
+        match received {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(length)) => Err(RendezvousError::Mismatch(format!(
+                "rank {rank} exchanges {length} bytes where rank 0 exchanges {len_bytes}: they make \
+                 different communicators"
+            ))),
+            Err(problem) => Err(RendezvousError::Left { rank, problem }),
+        }
+    }
+
+    /// Those that have not brought their parts.
+    fn missing(&self, exchange: &Exchange) -> RendezvousError {
         RendezvousError::Missing {
-            ranks: ranks.map(|(at, _)| at as u32 + 1).collect(),
+            ranks: exchange.awaited().map(|at| at as u32 + 1).collect(),
             what: "take part in the set-up of a communicator",
             waited_s: self.timeout.as_secs_f64(),
         }
@@ -148,6 +168,12 @@ fn fill(
                 waited_s: timeout.as_secs_f64(),
             });
         }
+        // Rank 0 knows nothing of a rank that has not arrived.
+        let arrived = (0..).zip(members.iter());
+        let arrived = arrived.filter_map(|(at, member)| Some((at, member.as_ref()?, false)));
+        if let Ok([at, ..]) = ready(arrived, Duration::ZERO).as_deref() {
+            return Err(RendezvousError::Left { rank: *at as u32 + 1, problem: gone() });
+        }
         let arrived = arrivals.take();
         let failed = |error| RendezvousError::Mismatch(format!("rank 0 can't accept: {error}"));
         for (stream, hello) in arrived.map_err(failed)? {
@@ -181,7 +207,26 @@ fn place(
     Err(RendezvousError::Mismatch(problem))
 }
 
-/// Whether a receive ended by its time limit.
-fn is_late(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+/// Waits until some of these connections have ended, or have something to be read where that is asked for. Which.
+fn ready<'a>(
+    watched: impl Iterator<Item = (usize, &'a TcpStream, bool)>,
+    time: Duration,
+) -> io::Result<Vec<usize>> {
+    let (numbers, mut fds): (Vec<usize>, Vec<PollFd<'_>>) = watched
+        .map(|(at, stream, reads)| {
+            let input = if reads { PollFlags::IN } else { PollFlags::empty() };
+            (at, PollFd::new(stream, input | PollFlags::RDHUP))
+        })
+        .unzip();
+    let nanos = i64::from(time.subsec_nanos());
+    match poll(&mut fds, Some(&Timespec { tv_sec: time.as_secs() as i64, tv_nsec: nanos })) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let is_ready = |(at, fd): (usize, &PollFd<'_>)| (!fd.revents().is_empty()).then_some(at);
+    Ok(numbers.into_iter().zip(&fds).filter_map(is_ready).collect())
+}
+
+fn gone() -> io::Error {
+    io::ErrorKind::UnexpectedEof.into()
 }

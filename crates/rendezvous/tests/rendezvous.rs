@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -96,6 +97,62 @@ fn a_rank_that_leaves_or_stays_silent_later_is_named_to_all() {
             assert!(problem.contains(words), "{problem}");
         }
     }
+}
+
+/// Says at rank 0 that it is rank 2 of 4, and does nothing more.
+fn arrive_as_rank_2(address: &str) -> TcpStream {
+    let hello = [&b"TRV1"[..], &2_u32.to_le_bytes(), &4_u32.to_le_bytes()].concat();
+    loop {
+        if let Ok(mut stream) = TcpStream::connect(address)
+            && stream.write_all(&hello).is_ok()
+        {
+            return stream;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Rank 1 comes only when the others have heard of rank 2, which has gone before its part of an exchange, or behind it.
+#[test]
+fn a_rank_that_leaves_is_named_while_others_are_late() {
+    for brings_part in [false, true] {
+        let (heard, hear) = mpsc::channel();
+        let hear = Arc::new(Mutex::new(hear));
+        let problems = on_ranks(&[0, 1, 2, 3], move |rank, address| {
+            if rank == 2 {
+                let mut stream = arrive_as_rank_2(&address);
+                // All are there: no bytes.
+                stream.read_exact(&mut [0; 5]).unwrap();
+                if brings_part {
+                    stream.write_all(&[1, 0, 0, 0, 7]).unwrap();
+                }
+                return String::new();
+            }
+            let mut all = Rendezvous::meet(&address, rank, 4, LONG).unwrap();
+            if rank == 1 {
+                let hear = hear.lock().unwrap();
+                (0..2).for_each(|_| hear.recv().unwrap());
+                return String::new();
+            }
+            let problem = all.allgather(&[0], &mut [0; 4]).unwrap_err().to_string();
+            heard.send(()).unwrap();
+            problem
+        });
+        assert!(problems[0].contains("rank 2 left"), "{problems:?}");
+        assert!(problems[3].contains("rank 2 left"), "{problems:?}");
+    }
+}
+
+#[test]
+fn a_rank_that_leaves_before_all_have_arrived_is_named() {
+    let problems = on_ranks(&[0, 2], |rank, address| {
+        if rank == 2 {
+            drop(arrive_as_rank_2(&address));
+            return String::new();
+        }
+        Rendezvous::meet(&address, rank, 4, LONG).unwrap_err().to_string()
+    });
+    assert!(problems[0].contains("rank 2 left"), "{problems:?}");
 }
 
 #[test]

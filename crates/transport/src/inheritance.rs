@@ -10,21 +10,20 @@
 //!
 //! Children made by the raw system call `clone`, without the C library, keep their copies.
 
+mod marks;
+
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Once;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+pub use marks::Marks;
 
 /// Descriptors that the table has room for: as many as the kernel allows a process by default. Later ones are not kept
 /// out of children.
 const DESCRIPTORS_MAX: usize = 1 << 20;
-const WORD_BITS: usize = u64::BITS as usize;
 
-/// One bit for each descriptor that a child must not keep. Pages of it that are never written take no memory.
-static MARKED: [AtomicU64; DESCRIPTORS_MAX / WORD_BITS] =
-    [const { AtomicU64::new(0) }; DESCRIPTORS_MAX / WORD_BITS];
-/// Words of the table that were ever used.
-static WORDS_USED: AtomicUsize = AtomicUsize::new(0);
+/// What children must not keep.
+static MARKED: Marks<{ DESCRIPTORS_MAX / u64::BITS as usize }> = Marks::new();
 
 /// An owned descriptor that children of `fork` do not keep.
 #[derive(Debug)]
@@ -34,7 +33,7 @@ impl<T: AsFd> Uninherited<T> {
     /// Keeps a descriptor out of children that are forked from now on.
     pub fn new(owned: T) -> Self {
         replace_in_children();
-        mark(owned.as_fd().as_raw_fd());
+        MARKED.mark(owned.as_fd().as_raw_fd());
         Self(owned)
     }
 }
@@ -42,7 +41,7 @@ impl<T: AsFd> Uninherited<T> {
 impl<T: AsFd> Drop for Uninherited<T> {
     /// Before the descriptor is closed: its number may be the program's next.
     fn drop(&mut self) {
-        unmark(self.0.as_fd().as_raw_fd());
+        MARKED.unmark(self.0.as_fd().as_raw_fd());
     }
 }
 
@@ -60,25 +59,6 @@ impl<T: AsFd> AsFd for Uninherited<T> {
     }
 }
 
-/// The word of the table that has a descriptor's bit, and the bit.
-fn place(descriptor: RawFd) -> Option<(usize, u64)> {
-    let number = usize::try_from(descriptor).ok().filter(|number| *number < DESCRIPTORS_MAX)?;
-    Some((number / WORD_BITS, 1 << (number % WORD_BITS)))
-}
-
-// Relaxed, here and in the child: `fork` copies the memory of the thread that calls it, and a descriptor that another thread
-// makes at that moment may or may not be marked in the copy, whatever the ordering.
-fn mark(descriptor: RawFd) {
-    let Some((word, bit)) = place(descriptor) else { return };
-    MARKED[word].fetch_or(bit, Ordering::Relaxed);
-    WORDS_USED.fetch_max(word + 1, Ordering::Relaxed);
-}
-
-fn unmark(descriptor: RawFd) {
-    let Some((word, bit)) = place(descriptor) else { return };
-    MARKED[word].fetch_and(!bit, Ordering::Relaxed);
-}
-
 /// Has every child of this process replace its copies.
 fn replace_in_children() {
     static REGISTERED: Once = Once::new();
@@ -91,16 +71,8 @@ fn replace_in_children() {
 
 /// In the child, before `fork` returns there.
 unsafe extern "C" fn replace_copies() {
-    let used = WORDS_USED.load(Ordering::Relaxed);
     let mut substitute = -1;
-    for (index, word) in MARKED[..used].iter().enumerate() {
-        let mut bits = word.swap(0, Ordering::Relaxed);
-        while bits != 0 {
-            let descriptor = (index * WORD_BITS) as RawFd + bits.trailing_zeros() as RawFd;
-            bits &= bits - 1;
-            substitute = replace(descriptor, substitute);
-        }
-    }
+    MARKED.take(|descriptor| substitute = replace(descriptor, substitute));
     if substitute >= 0 {
         // SAFETY: this function opened it, and nobody else knows of it.
         unsafe { libc::close(substitute) };
@@ -211,10 +183,7 @@ mod tests {
     fn a_closed_descriptor_is_not_marked() {
         let (one, _two) = UnixStream::pair().expect("sockets can be made");
         let number = one.as_raw_fd();
-        let marked = || {
-            let (word, bit) = place(number).expect("a small number");
-            MARKED[word].load(Ordering::Relaxed) & bit != 0
-        };
+        let marked = || MARKED.is_marked(number);
         let one = Uninherited::new(one);
         assert!(marked());
         drop(one);

@@ -39,7 +39,7 @@ pub use error::{
     AcceptError, ConnectError, HandshakeError, ListenError, OptionsError, OsError, ReceiveError,
     SendError,
 };
-pub use inheritance::Uninherited;
+pub use inheritance::{Marks, Uninherited};
 pub use link::{Armed, Frame, Inject, Link, Listener, Sent};
 pub use shm::{ShmLink, ShmListener, ShmOptions, connect_shm};
 pub use socket::HostProbes;

@@ -12,9 +12,10 @@ use std::task::Poll;
 use tributary_algorithms::{Collective, Split};
 use tributary_shm_collectives::{self as shm, Action, Combine, HostGroup, Lost};
 use tributary_tuning::Method;
+use tributary_waits::awaited::WaitsFor;
 use tributary_wire::frame::Abort;
 
-use super::outcome::{Failure, WaitsFor};
+use super::outcome::Failure;
 use tributary_inter_host::{DirectLinks, InterHost, InterHostOperation};
 
 /// An allreduce, partitioned. Equal at all ranks but for the buffers and `lead`.

@@ -4,18 +4,6 @@ use tributary_shm_collectives::Lost;
 use tributary_tuning::Method;
 use tributary_wire::frame::Abort;
 
-/// What a rank waits for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum WaitsFor {
-    /// Ranks of its host.
-    #[default]
-    Host,
-    /// Other hosts.
-    InterHost,
-    /// Either.
-    Both,
-}
-
 /// Who failed.
 pub(super) enum Failure {
     /// A rank of this host.

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tributary_shm_collectives::{self as shm, HostGroup, Lost, PeerCheck, Waiter};
 use tributary_tuning::Method;
+use tributary_waits::awaited::WaitsFor;
 
-use super::outcome::{Failure, WaitsFor};
+use super::outcome::Failure;
 use super::plan::Stage;
 use super::{Engine, Progress};
 use crate::operation::CollectiveError;
@@ -129,9 +130,16 @@ impl Engine {
     /// While a leader waits for other hosts, a rank of its own host may die or give up.
     fn check_host(&mut self) -> Result<(), CollectiveError> {
         let Some(current) = &self.current else { return Ok(()) };
-        match (current.plan.get(current.next), &mut self.host) {
-            (None | Some(Stage::Host(_) | Stage::Local(_)), _) | (_, None) => Ok(()),
-            (Some(_), Some(host)) => host.check_peers().map_err(|lost| self.on_lost(lost)),
+        let waits_for = match current.plan.get(current.next) {
+            None | Some(Stage::Host(_) | Stage::Local(_)) => WaitsFor::Host,
+            Some(Stage::InterHost { .. }) => WaitsFor::InterHost,
+            Some(Stage::MultiLeader(_) | Stage::Streamed(_)) => WaitsFor::Both,
+        };
+        match &mut self.host {
+            Some(host) if waits_for.looks_at_host() => {
+                host.check_peers().map_err(|lost| self.on_lost(lost))
+            }
+            _ => Ok(()),
         }
     }
 }

@@ -1,25 +1,16 @@
-//! Long vectors at hosts with several ranks: while one part of the vector is in the tree, the ranks
-//! reduce the next one to their leader, and copy out the one before.
+//! Long vectors at hosts with several ranks, which reduce one part while another is in the tree.
 //!
-//! Owns the order of those steps, which is the same at all ranks of a host and follows from the
-//! vector's length and the group's terms alone: what the host's ranks do together they must do in
-//! one order. Which step waits for what: a part goes up once it is reduced, and out once its result
-//! has come down; everything else goes on.
-//!
-//! The leader asks for the stream lock only when the first part is reduced, which proves that all ranks of its host have
-//! come to the operation. The tree gives the lock to a group when all its leaders have asked. So an operation that holds
-//! the lock waits for no rank that may be waiting for the lock in another operation.
+//! Owns what the steps do. Their order, and when the leader asks for the stream lock, is decided in
+//! [`pipeline`](tributary_waits::pipeline).
 
 use tributary_shm_collectives::{HostGroup, Operation};
 use tributary_tuning::Method;
+use tributary_waits::awaited::WaitsFor;
+use tributary_waits::pipeline::{Pipeline, Step};
 use tributary_wire::StreamTerms;
 
-use super::outcome::{Failure, WaitsFor};
+use super::outcome::Failure;
 use tributary_inter_host::{FailoverTree, InterHost, InterHostOperation, stream_part_bytes};
-
-/// Parts that are reduced before the first is copied out: as many as fill the stream's window, and
-/// one that is being copied.
-const LEAD: usize = 3;
 
 /// One operation that is streamed while the host works.
 pub(crate) struct Streamed {
@@ -30,8 +21,7 @@ pub(crate) struct Streamed {
     /// What the leader streams: its vector and where the result goes. None at other ranks.
     stream: Option<Stream>,
     part_bytes: usize,
-    reduced: usize,
-    spread_out: usize,
+    pipeline: Pipeline,
     is_step_started: bool,
 }
 
@@ -39,14 +29,6 @@ struct Stream {
     operation: InterHostOperation,
     is_started: bool,
     is_over: bool,
-}
-
-/// What a rank does next, to which part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Reduce(usize),
-    Spread(usize),
-    Done,
 }
 
 impl Streamed {
@@ -60,13 +42,12 @@ impl Streamed {
     ) -> Option<Self> {
         let chunk_bytes = terms.chunk_bytes as usize / element_bytes * element_bytes;
         let part_bytes = stream_part_bytes(chunk_bytes, terms.window);
-        (part_bytes > 0 && reduce.len_bytes > part_bytes).then_some(Self {
+        (part_bytes > 0 && reduce.len_bytes > part_bytes).then(|| Self {
             reduce,
             spread,
             stream: None,
             part_bytes,
-            reduced: 0,
-            spread_out: 0,
+            pipeline: Pipeline::new(reduce.len_bytes.div_ceil(part_bytes), spread.is_some()),
             is_step_started: false,
         })
     }
@@ -85,7 +66,7 @@ impl Streamed {
     ) -> Result<bool, Failure> {
         loop {
             self.poll_tree(tree.as_deref_mut())?;
-            let step = self.next_step();
+            let step = self.pipeline.step();
             let (whole, part) = match step {
                 Step::Reduce(part) => (self.reduce, part),
                 Step::Spread(part) => {
@@ -104,7 +85,7 @@ impl Streamed {
             if host.poll().map_err(Failure::Host)?.is_pending() {
                 return Ok(false);
             }
-            self.on_step_done(step, tree.as_deref_mut());
+            self.on_step_over(step, tree.as_deref_mut());
         }
     }
 
@@ -118,37 +99,21 @@ impl Streamed {
         }
     }
 
-    fn next_step(&self) -> Step {
-        let parts = self.reduce.len_bytes.div_ceil(self.part_bytes);
-        let spreads = self.spread.is_some();
-        if self.reduced < parts && (!spreads || self.reduced < self.spread_out + LEAD) {
-            Step::Reduce(self.reduced)
-        } else if spreads && self.spread_out < parts {
-            Step::Spread(self.spread_out)
-        } else {
-            Step::Done
-        }
-    }
-
-    fn on_step_done(&mut self, step: Step, tree: Option<&mut FailoverTree>) {
+    fn on_step_over(&mut self, step: Step, tree: Option<&mut FailoverTree>) {
         self.is_step_started = false;
-        match step {
-            Step::Reduce(part) => {
-                self.reduced += 1;
-                if let (Some(Stream { is_started: true, .. }), Some(tree)) = (&self.stream, tree) {
-                    tree.make_ready(self.end_of(part));
-                }
-            }
-            Step::Spread(_) => self.spread_out += 1,
-            Step::Done => {}
+        self.pipeline.on_step_over();
+        if let (Step::Reduce(part), Some(Stream { is_started: true, .. }), Some(tree)) =
+            (step, &self.stream, tree)
+        {
+            tree.make_ready(self.end_of(part));
         }
     }
 
     fn poll_tree(&mut self, tree: Option<&mut FailoverTree>) -> Result<(), Failure> {
-        if self.reduced == 0 {
+        if !self.pipeline.may_ask_for_lock() {
             return Ok(());
         }
-        let ready_bytes = self.end_of(self.reduced - 1);
+        let ready_bytes = self.end_of(self.pipeline.reduced() - 1);
         let (Some(stream), Some(tree)) = (&mut self.stream, tree) else { return Ok(()) };
         let failed = |abort| Failure::InterHost(Method::Tree, abort);
         if !std::mem::replace(&mut stream.is_started, true) {
@@ -203,37 +168,9 @@ mod tests {
         Streamed::new(of(Action::Barrier), spread, 8, terms)
     }
 
-    fn steps(mut streamed: Streamed) -> Vec<Step> {
-        let mut steps = Vec::new();
-        loop {
-            let step = streamed.next_step();
-            if step == Step::Done {
-                return steps;
-            }
-            steps.push(step);
-            streamed.on_step_done(step, None);
-        }
-    }
-
     #[test]
-    fn parts_are_reduced_ahead_of_what_is_copied_out() {
-        use Step::{Reduce, Spread};
-        // Two chunks of 96 bytes a part.
-        let streamed_in_four = streamed(192 * 3 + 8, true).unwrap();
-        assert_eq!(
-            steps(streamed_in_four),
-            [
-                Reduce(0),
-                Reduce(1),
-                Reduce(2),
-                Spread(0),
-                Reduce(3),
-                Spread(1),
-                Spread(2),
-                Spread(3)
-            ]
-        );
-        assert_eq!(steps(streamed(200, false).unwrap()), [Reduce(0), Reduce(1)]);
+    fn a_single_part_is_not_streamed_so() {
+        assert!(streamed(193, true).is_some());
         assert!(streamed(192, true).is_none(), "one part overlaps with nothing");
     }
 

@@ -1,8 +1,7 @@
 //! What a host knows of one other: the link to it, and what was said over it.
 
-use std::time::{Duration, Instant};
-
 use tributary_transport::{Link, ReceiveError, SendError, Sent, TcpLink};
+use tributary_waits::contact::{Contact, Next};
 use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part, Version, Versions};
 use tributary_wire::{EndpointId, Epoch};
 
@@ -15,16 +14,10 @@ pub(super) const VERSION: Version = Versions::SPOKEN.newest;
 /// Most frames thrown away of one link in one round of spreading the news.
 const DISCARDED_FRAMES_MAX: u32 = 64;
 
-/// How long a host waits to be called before it rings. A late host costs one connection more; a dead one is noticed
-/// this much later than it could be.
-const CALL_PATIENCE: Duration = Duration::from_millis(100);
-
-/// How long after a `Leave` the call may come that was made before it: the two travel over different connections.
-const LEAVE_PATIENCE: Duration = Duration::from_millis(500);
-
 /// What is known of one other host.
-#[derive(Default)]
 pub(super) struct Peer {
+    /// How the link comes about, while it is not there.
+    contact: Contact,
     pub(super) link: Option<TcpLink>,
     /// It knows who this host is, because it called or was told.
     pub(super) is_greeted: bool,
@@ -34,16 +27,12 @@ pub(super) struct Peer {
     pub(super) is_told: bool,
     /// The link is there for the case that a tree is lost, and no operation has used it since it is.
     pub(super) stands_by: bool,
-    /// A link that stood by has ended: because of an outage, or because the host is gone.
-    pub(super) is_forgotten: bool,
     /// A frame that arrived while the links were checked for a failure.
     pub(super) held: Option<(Part, Vec<u8>)>,
     /// The payload of the held frame that was handed out last.
     pub(super) handed_out: Vec<u8>,
-    /// Since when this host waits to be called.
-    awaited_since: Option<Instant>,
     /// This host rings there, until it is called.
-    pub(super) ring: Option<Ring>,
+    ring: Option<Ring>,
     /// The host has rung here. Kept, because the end of it would say that this process is gone.
     pub(super) rung: Option<Rung>,
 }
@@ -57,8 +46,6 @@ pub(super) struct Ring {
     is_said: bool,
     /// The other was sent the reason why there is no going on.
     is_told: bool,
-    /// When the other said that it leaves. It called every host that it had something to say to before that.
-    left_at: Option<Instant>,
 }
 
 /// A call by a host with a higher number.
@@ -69,10 +56,25 @@ pub(super) struct Rung {
 }
 
 impl Peer {
+    pub(super) fn new(contact: Contact) -> Self {
+        Self {
+            contact,
+            link: None,
+            is_greeted: false,
+            has_left: false,
+            is_told: false,
+            stands_by: false,
+            held: None,
+            handed_out: Vec::new(),
+            ring: None,
+            rung: None,
+        }
+    }
+
     /// The link is not needed until a tree is lost.
     pub(super) fn stand_by(&mut self) {
         self.stands_by = self.link.is_some();
-        self.ring = None;
+        self.end_ring();
         // Unless it is for the next loss already, whoever has rung is content.
         drop(self.rung.take_if(|rung| !matches!(rung.link.receive(), Ok(None))));
     }
@@ -82,23 +84,41 @@ impl Peer {
         self.link = None;
         self.is_greeted = false;
         self.has_left = false;
-        self.is_forgotten |= self.stands_by;
-        self.stands_by = false;
+        if std::mem::take(&mut self.stands_by) {
+            self.contact.on_forgotten();
+        }
     }
 
     /// The host has called, and said who it is.
     pub(super) fn take_link(&mut self, link: TcpLink) {
         self.forget_link();
         (self.link, self.is_greeted, self.ring) = (Some(link), true, None);
-        self.awaited_since = None;
+        self.contact.on_called();
     }
 
-    /// Whether to ring at this host, which has to call: the link that it may still have is not there any more, or it has
-    /// been waited for too long. The first question begins the wait.
-    pub(super) fn is_overdue(&mut self) -> bool {
-        let now = Instant::now();
-        let since = *self.awaited_since.get_or_insert(now);
-        self.is_forgotten || now.duration_since(since) >= CALL_PATIENCE
+    /// What to do for a link to this host, which is not there.
+    pub(super) fn poll_next(&mut self, now_ns: u64) -> Next {
+        self.contact.poll_next(now_ns)
+    }
+
+    /// Rings over a link that was called for it.
+    pub(super) fn take_ring(&mut self, ring: Ring) {
+        self.ring = Some(ring);
+        self.contact.on_rung();
+    }
+
+    pub(super) fn end_ring(&mut self) {
+        self.ring = None;
+        self.contact.end_ring();
+    }
+
+    pub(super) fn is_rung(&self) -> bool {
+        self.ring.is_some()
+    }
+
+    /// Says what the ring is for. Whether some is left to be said.
+    pub(super) fn push_ring(&mut self, edge: Edge) -> bool {
+        self.ring.as_mut().is_some_and(|ring| ring.push(edge))
     }
 
     /// Says who this host is, where that wasn't said. Full until it could be.
@@ -161,13 +181,26 @@ impl Peer {
         Ok(())
     }
 
-    /// Fails if `host`, which this is, can't be there to call this one, as it was asked to.
-    pub(super) fn check_ring(&mut self, host: u32, identity: &Identity) -> Result<(), Failure> {
-        let is_awaited = self.link.is_none();
-        match &mut self.ring {
-            Some(ring) if is_awaited => ring.check(host, identity),
-            _ => Ok(()),
+    /// Fails if `host`, which this is, can't be there to call this one, as it was asked to, or says why there is no going
+    /// on.
+    pub(super) fn check_ring(
+        &mut self,
+        host: u32,
+        identity: &Identity,
+        now_ns: u64,
+    ) -> Result<(), Failure> {
+        let Some(ring) = self.ring.as_mut().filter(|_| self.link.is_none()) else { return Ok(()) };
+        match ring.link.receive().map_err(|error| failure_of(host, identity, error)) {
+            Ok(None) => {}
+            Ok(Some(frame)) => {
+                if message_from(host, identity, &frame.header)?.is_none() {
+                    self.contact.on_left(now_ns);
+                }
+            }
+            Err(Failure::Ended(_)) => self.contact.on_ring_ended(now_ns),
+            Err(known) => return Err(known),
         }
+        if self.contact.is_over(now_ns) { Err(Failure::Ended(host)) } else { Ok(()) }
     }
 
     /// Reads what `host`, which this is, says over its ring: why there is no going on, or nothing more, for the ring has
@@ -211,7 +244,8 @@ impl Peer {
 
     /// Ends the links over which the host could not be told, so that it finds an ended link.
     pub(super) fn end_untold(&mut self) {
-        (self.ring, self.rung) = (None, None);
+        self.end_ring();
+        self.rung = None;
         if let Some(link) = self.link.as_mut().filter(|_| !self.is_told) {
             link.shutdown();
         }
@@ -233,11 +267,11 @@ impl Peer {
 impl Ring {
     /// Rings over a link that was called for it.
     pub(super) fn new(link: TcpLink, epoch: Epoch) -> Self {
-        Self { link, epoch, is_said: false, is_told: false, left_at: None }
+        Self { link, epoch, is_said: false, is_told: false }
     }
 
     /// Says what it is for, with the edge of this host. Whether some is left to be said.
-    pub(super) fn push(&mut self, edge: Edge) -> bool {
+    fn push(&mut self, edge: Edge) -> bool {
         if !self.is_said {
             let header =
                 Header { edge: Edge { epoch: self.epoch, ..edge }, message: Message::Join };
@@ -258,24 +292,6 @@ impl Ring {
             self.is_told = told != Ok(Sent::Full);
         }
         self.is_told && is_out(&mut self.link)
-    }
-
-    /// Fails if the process of `host`, which was rung at, is gone, has left or can't be reached, or says why there is no
-    /// going on.
-    fn check(&mut self, host: u32, identity: &Identity) -> Result<(), Failure> {
-        if let Some(left_at) = self.left_at {
-            let may_have_called = left_at.elapsed() < LEAVE_PATIENCE;
-            return if may_have_called { Ok(()) } else { Err(Failure::Ended(host)) };
-        }
-        match self.link.receive() {
-            Ok(None) => {}
-            Ok(Some(frame)) => {
-                let has_left = message_from(host, identity, &frame.header)?.is_none();
-                self.left_at = has_left.then(Instant::now);
-            }
-            Err(error) => return Err(failure_of(host, identity, error)),
-        }
-        Ok(())
     }
 }
 

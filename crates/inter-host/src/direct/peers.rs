@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tributary_transport::{Armed, Link, Sent, TcpLink, connect_tcp_start};
+use tributary_waits::contact::{Contact, Next};
 use tributary_wire::frame::{Abort, AbortReason, Edge, Message, Part};
 use tributary_wire::{ChildIndex, EndpointId, Epoch};
 
@@ -38,6 +39,8 @@ pub(super) struct Peers {
     addresses: Vec<SocketAddr>,
     /// By host.
     peers: Vec<Peer>,
+    /// What waits are measured from.
+    began: Instant,
     /// The last alarm that was raised here.
     alarmed: Epoch,
     /// This host rings at others. Rounds in which it does not are most of them.
@@ -63,13 +66,15 @@ impl Peers {
         listener: Listener,
         addresses: Vec<SocketAddr>,
     ) -> Self {
-        let peers = addresses.iter().map(|_| Peer::default()).collect();
+        let contacts = (0..addresses.len() as u32).map(|host| Contact::new(me, host));
+        let peers = contacts.map(Peer::new).collect();
         Self {
             me,
             identity,
             listener: Some(listener),
             addresses,
             peers,
+            began: Instant::now(),
             alarmed: NO_LOSS,
             is_ringing: false,
             was_called: false,
@@ -85,19 +90,23 @@ impl Peers {
     /// Sees to it that there will be a link to `host`: calls it if that is this host's part. If it is the other's, which
     /// may be late, gone, or have a link that has ended here, rings there in time, to learn whether it is alive.
     pub(super) fn call(&mut self, host: u32) -> Result<(), Failure> {
-        let peer = &mut self.peers[host as usize];
-        if peer.link.is_some() {
+        if self.peers[host as usize].link.is_some() {
             return Ok(());
         }
-        if self.me < host {
-            self.peers[host as usize].link = Some(self.connect(host)?);
-            self.has_ungreeted = true;
-        } else if peer.ring.is_some() {
-            self.check_ring(host)?;
-        } else if peer.is_overdue() {
-            self.ring_at(host, NO_LOSS)?;
+        let now_ns = self.now_ns();
+        match self.peers[host as usize].poll_next(now_ns) {
+            Next::Call => {
+                self.peers[host as usize].link = Some(self.connect(host)?);
+                self.has_ungreeted = true;
+                Ok(())
+            }
+            Next::Ring => self.ring_at(host, NO_LOSS),
+            Next::Wait | Next::GiveUp => self.check_ring(host),
         }
-        Ok(())
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
     }
 
     fn connect(&self, host: u32) -> Result<TcpLink, Failure> {
@@ -128,7 +137,7 @@ impl Peers {
     /// host's `Join` was altered on its way, the other turned it away, and still waits to be called.
     pub(super) fn call_again(&mut self, host: u32) {
         if self.identity.is_authenticated() && self.me < host {
-            self.peers[host as usize] = Peer::default();
+            self.peers[host as usize] = Peer::new(Contact::new(self.me, host));
             // A host that can't be called is gone.
             let _ = self.call(host);
         }
@@ -194,7 +203,8 @@ impl Peers {
 
     /// Fails if `host` can't be there to call this one, as it was asked to.
     fn check_ring(&mut self, host: u32) -> Result<(), Failure> {
-        let checked = self.peers[host as usize].check_ring(host, &self.identity);
+        let now_ns = self.now_ns();
+        let checked = self.peers[host as usize].check_ring(host, &self.identity, now_ns);
         if checked.is_err() {
             // It may have called before it went.
             self.accept();
@@ -312,7 +322,7 @@ impl Peers {
     /// Rings at `host` to tell it why there is no going on, if it should call and has not: it would find nobody.
     pub(super) fn ring_to_tell(&mut self, host: u32) {
         let peer = &self.peers[host as usize];
-        if host < self.me && peer.link.is_none() && peer.ring.is_none() {
+        if host < self.me && peer.link.is_none() && !peer.is_rung() {
             // A host that can't be reached can't be told.
             let _ = self.ring_at(host, NO_LOSS);
         }
@@ -378,12 +388,12 @@ impl Peers {
 
     /// Nobody needs to hear the alarm any more.
     pub(super) fn end_alarm(&mut self) {
-        self.peers[0].ring = None;
+        self.peers[0].end_ring();
     }
 
     fn ring_at(&mut self, host: u32, epoch: Epoch) -> Result<(), Failure> {
         let link = self.connect(host)?;
-        self.peers[host as usize].ring = Some(Ring::new(link, epoch));
+        self.peers[host as usize].take_ring(Ring::new(link, epoch));
         self.is_ringing = true;
         self.push_rings();
         Ok(())
@@ -392,8 +402,8 @@ impl Peers {
     fn push_rings(&mut self) {
         let edge = self.edge();
         self.is_ringing = false;
-        for ring in self.peers.iter_mut().filter_map(|peer| peer.ring.as_mut()) {
-            self.is_ringing |= ring.push(edge);
+        for peer in &mut self.peers {
+            self.is_ringing |= peer.push_ring(edge);
         }
     }
 
