@@ -50,6 +50,7 @@ test-rust: lab-tools kernel-tools ## Run unit, property, conformance and end-to-
 	$(CARGO) test --workspace --locked
 	$(CARGO) test --locked -p tributary-swarm --features planted-bugs --test planted
 	$(CARGO) test --locked -p tributary-failover --features planted-bugs --test moves
+	$(CARGO) test --locked -p tributary-waits --features planted-bugs --test contacts
 
 test-model: ## Go through all orders of events of a lost tree's settlement and the way back, with more of them than in `test`
 	$(CARGO) test --release --locked -p tributary-failover --test moves -- --ignored --nocapture

@@ -80,6 +80,8 @@ fn tell(out: &mut impl Write, sweep: &Sweep, stories: &[Story], seconds: f64) ->
     )?;
     let hits: Vec<String> = faults(sweep).map(|(name, hits)| format!("{hits} {name}")).collect();
     writeln!(out, "faults that hit: {}", hits.join(", "))?;
+    let seen: Vec<String> = states(sweep).map(|(name, times)| format!("{times} {name}")).collect();
+    writeln!(out, "states of ranks: {}", seen.join(", "))?;
     writeln!(
         out,
         "commit {}, trace {:016x}, {seconds:.1} s, {:.0} seeds/s",
@@ -91,6 +93,10 @@ fn tell(out: &mut impl Write, sweep: &Sweep, stories: &[Story], seconds: f64) ->
 
 fn faults(sweep: &Sweep) -> impl Iterator<Item = (&'static str, u64)> {
     swarm::FAULT_NAMES.into_iter().zip(sweep.faults)
+}
+
+fn states(sweep: &Sweep) -> impl Iterator<Item = (&'static str, u64)> {
+    swarm::STATE_NAMES.into_iter().zip(sweep.states)
 }
 
 fn as_json(sweep: &Sweep, stories: &[Story], seconds: f64) -> serde_json::Value {
@@ -111,6 +117,7 @@ fn as_json(sweep: &Sweep, stories: &[Story], seconds: f64) -> serde_json::Value 
         "groups": sweep.groups,
         "groups_failed": sweep.groups_failed,
         "faults": faults(sweep).collect::<BTreeMap<_, _>>(),
+        "states": states(sweep).collect::<BTreeMap<_, _>>(),
         "completions": sweep.completions,
         "completions_over_links": sweep.completions_over_links,
         "trees_regained": sweep.trees_regained,

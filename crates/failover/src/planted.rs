@@ -47,11 +47,23 @@ pub enum Bug {
     ResultsUntold = 18,
     /// Nor of what was sent to the parent there, when it takes that over.
     ForwardedUntold = 19,
+    /// A host rings only where it had a link before.
+    NeverRung = 20,
+    /// A `Leave` over a ring ends no wait.
+    LeaveForgotten = 21,
+    /// The process that gathers a set-up's exchange looks only at the one whose part is next.
+    GatheredInTurn = 22,
+    /// A leader that waits for other hosts does not look whether the ranks of its own live.
+    HostOverlooked = 23,
+    /// Forked children keep their copies of connections.
+    CopiesKept = 24,
+    /// A leader asks for the stream lock before the ranks of its host have come.
+    LockBeforeRanks = 25,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 25] = [
         Self::DoubleCount,
         Self::DoubleDatagram,
         Self::SharedLock,
@@ -71,6 +83,12 @@ impl Bug {
         Self::BoundaryForgotten,
         Self::ResultsUntold,
         Self::ForwardedUntold,
+        Self::NeverRung,
+        Self::LeaveForgotten,
+        Self::GatheredInTurn,
+        Self::HostOverlooked,
+        Self::CopiesKept,
+        Self::LockBeforeRanks,
     ];
 }
 

@@ -8,6 +8,9 @@
 //! time. The order is that of TigerBeetle's simulator: faults first, then quiet, then all work must
 //! complete.
 //!
+//! Beside it, each seed runs a second system (crate [`hosts`]): the ranks of several hosts, from set-up to the end, while some
+//! of them die or leave.
+//!
 //! Start at [`run`]. `docs/evidence/swarm.md` lists the checks. Nothing here reads a clock or opens a
 //! socket.
 #![forbid(unsafe_code)]
@@ -36,13 +39,16 @@ mod trace;
 mod verdict;
 mod world;
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use scenario::Scenario;
 use trace::Line;
+use tributary_swarm_hosts as hosts;
 use verdict::Finding;
 use world::World;
 
+pub use hosts::STATE_NAMES;
 pub use scenario::FAULT_NAMES;
 pub use shrink::{Story, explain};
 pub use sweep::{Sweep, SweepOptions, sweep};
@@ -79,6 +85,8 @@ pub struct Outcome {
     pub groups_failed: u64,
     /// Faults that hit a target, by kind, in the order of [`FAULT_NAMES`].
     pub faults: [u64; FAULT_NAMES.len()],
+    /// How often ranks came to each of the states of [`STATE_NAMES`], in that order.
+    pub states: [u64; STATE_NAMES.len()],
     /// The violation, if there was one.
     pub violation: Option<Violation>,
 }
@@ -86,7 +94,27 @@ pub struct Outcome {
 /// Runs one seed.
 #[must_use]
 pub fn run(seed: u64) -> Outcome {
-    run_scenario(&Scenario::draw(seed), false).outcome
+    let outcome = run_scenario(&Scenario::draw(seed), false).outcome;
+    let hosts = run_hosts(seed, false);
+    Outcome {
+        trace_hash: outcome.trace_hash.rotate_left(1) ^ hosts.trace_hash,
+        steps: outcome.steps + hosts.steps,
+        states: hosts.states,
+        violation: outcome.violation.or(hosts.violation.map(Violation::Ranks)),
+        ..outcome
+    }
+}
+
+fn run_hosts(seed: u64, keeps_trace: bool) -> hosts::Report {
+    // As below.
+    let ended = catch_unwind(|| hosts::run(seed, keeps_trace));
+    ended.unwrap_or_else(|panic| hosts::Report::panicked(message_of(panic.as_ref())))
+}
+
+fn message_of(panic: &(dyn Any + Send)) -> String {
+    let owned = panic.downcast_ref::<String>().cloned();
+    let text = || panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    owned.or_else(text).unwrap_or_else(|| "no message".to_owned())
 }
 
 /// A run with its finding and its trace.
@@ -101,11 +129,7 @@ fn run_scenario(scenario: &Scenario, keeps_trace: bool) -> Report {
     // The machines assert their invariants, in release builds too.
     let ended = catch_unwind(AssertUnwindSafe(|| world.run()));
     if let Err(panic) = ended {
-        let message = panic
-            .downcast_ref::<String>()
-            .cloned()
-            .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
-            .unwrap_or_else(|| "no message".to_owned());
+        let message = message_of(panic.as_ref());
         world.report(None, Violation::Panicked { message });
     }
     let failed = |run: &jobs::Run| {
@@ -125,6 +149,7 @@ fn run_scenario(scenario: &Scenario, keeps_trace: bool) -> Report {
             as u64,
         groups_failed: world.runs.iter().filter(|run| failed(run)).count() as u64,
         faults: world.hits,
+        states: [0; STATE_NAMES.len()],
         violation: world.finding.as_ref().map(|finding| finding.violation.clone()),
     };
     Report { outcome, finding: world.finding.take(), lines: world.trace.into_lines() }

@@ -3,7 +3,7 @@
 use super::scenario::Scenario;
 use super::trace::Line;
 use super::verdict::{Finding, Violation};
-use super::{Report, run, run_scenario};
+use super::{Report, run_hosts, run_scenario};
 
 /// Most runs that are spent on reducing one scenario.
 const RUNS_MAX: u32 = 3_000;
@@ -25,8 +25,13 @@ pub struct Story {
 /// Runs a seed again. If it fails, reduces the scenario and reports what happened.
 #[must_use]
 pub fn explain(seed: u64) -> Option<Story> {
-    let violation = run(seed).violation?;
     let mut scenario = Scenario::draw(seed);
+    let Some(violation) = run_scenario(&scenario, false).outcome.violation else {
+        let report = run_hosts(seed, true);
+        let mut lines = report.lines;
+        lines.drain(..lines.len().saturating_sub(LINES_MAX).min(lines.len()));
+        return Some(Story { seed, violation: Violation::Ranks(report.violation?), lines });
+    };
     shrink(&mut scenario, &violation);
     let Report { finding, lines, .. } = run_scenario(&scenario, true);
     let finding = finding.expect("the reduced scenario still fails, and runs repeat exactly");

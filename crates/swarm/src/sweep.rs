@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
-use super::{FAULT_NAMES, Outcome, run};
+use super::{FAULT_NAMES, Outcome, STATE_NAMES, run};
 
 /// Options of a sweep.
 #[derive(Clone, Debug)]
@@ -29,6 +29,8 @@ pub struct Sweep {
     pub groups: u64,
     /// Faults that hit a target, by kind, in the order of [`FAULT_NAMES`].
     pub faults: [u64; FAULT_NAMES.len()],
+    /// How often ranks came to each of the states of [`STATE_NAMES`], in that order.
+    pub states: [u64; STATE_NAMES.len()],
     /// Groups that failed at one or more members.
     pub groups_failed: u64,
     /// Operations that completed, counted at every member.
@@ -55,6 +57,7 @@ impl Sweep {
             frames: outcome.frames,
             groups: outcome.groups,
             faults: outcome.faults,
+            states: outcome.states,
             groups_failed: outcome.groups_failed,
             completions: outcome.completions,
             completions_over_links: outcome.completions_over_links,
@@ -74,6 +77,7 @@ impl Sweep {
             frames: self.frames + other.frames,
             groups: self.groups + other.groups,
             faults: std::array::from_fn(|kind| self.faults[kind] + other.faults[kind]),
+            states: std::array::from_fn(|state| self.states[state] + other.states[state]),
             groups_failed: self.groups_failed + other.groups_failed,
             completions: self.completions + other.completions,
             completions_over_links: self.completions_over_links + other.completions_over_links,

@@ -192,6 +192,9 @@ pub enum Violation {
         /// Steps it was given.
         steps: u64,
     },
+    /// In the system of ranks on several hosts.
+    #[error(transparent)]
+    Ranks(#[from] tributary_swarm_hosts::Violation),
     /// A machine or its driver panicked.
     #[error("panicked: {message}")]
     Panicked {

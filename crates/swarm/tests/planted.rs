@@ -7,7 +7,8 @@
 mod page;
 
 use tributary_protocol::planted::{Bug, plant};
-use tributary_swarm::{self as swarm, FAULT_NAMES, Violation};
+use tributary_swarm::{self as swarm, FAULT_NAMES, STATE_NAMES, Violation};
+use tributary_swarm_hosts as hosts;
 
 const SEEDS_MAX: u64 = 10_000;
 /// Seeds that must be clean once nothing is planted.
@@ -35,6 +36,14 @@ fn name(bug: Bug) -> &'static str {
         Bug::ResultsUntold => "the machine is not told of results that were made inside the kernel",
         Bug::ForwardedUntold => "nor of what was sent to the parent there",
         Bug::FewNodesNamed => "only the first six nodes of a group are said to be nodes",
+        Bug::NeverRung => "a host rings only where it had a link before",
+        Bug::LeaveForgotten => "a leave over a ring ends no wait",
+        Bug::GatheredInTurn => "a set-up's exchange looks only at the process whose part is next",
+        Bug::HostOverlooked => "a leader that waits for other hosts does not look at its own",
+        Bug::CopiesKept => "forked workers keep their copies of connections",
+        Bug::LockBeforeRanks => {
+            "the stream lock is asked for before the ranks of the host have come"
+        }
     }
 }
 
@@ -53,6 +62,8 @@ fn kind(violation: &Violation) -> Option<&'static str> {
         Violation::HonestRefused { .. } => Some("honest frame refused"),
         Violation::ForgeryAccepted { .. } => Some("damage accepted"),
         Violation::Misnamed { .. } => Some("misnamed"),
+        Violation::Ranks(hosts::Violation::Late { .. }) => Some("told late"),
+        Violation::Ranks(hosts::Violation::Stuck { .. }) => Some("waits for ever"),
         Violation::Panicked { .. } => Some("panic"),
         Violation::InstallRefused { .. } => Some("granted twice"),
         Violation::Leftover { .. } => Some("leftover"),
@@ -72,6 +83,19 @@ fn needed_fault(bug: Bug) -> Option<&'static str> {
     }
 }
 
+/// The state that ranks must have come to in the run that finds a bug, if the bug stands for one.
+fn needed_state(bug: Bug) -> Option<&'static str> {
+    match bug {
+        Bug::NeverRung => Some("death before the first link"),
+        Bug::LeaveForgotten => Some("leave while others wait"),
+        Bug::GatheredInTurn => Some("death during set-up"),
+        Bug::HostOverlooked => Some("death of a rank that leads nobody"),
+        Bug::CopiesKept => Some("death with a forked worker"),
+        Bug::LockBeforeRanks => Some("streams in opposite orders"),
+        _ => None,
+    }
+}
+
 /// What a seed finds, if what the bug stands for has happened in the run.
 fn find(bug: Bug, seed: u64) -> Option<Violation> {
     let outcome = swarm::run(seed);
@@ -79,7 +103,12 @@ fn find(bug: Bug, seed: u64) -> Option<Violation> {
         let at = FAULT_NAMES.iter().position(|name| *name == fault).expect("a fault's name");
         outcome.faults[at] > 0
     };
-    if needed_fault(bug).is_none_or(has_hit) { outcome.violation } else { None }
+    let was_in = |state: &str| {
+        let at = STATE_NAMES.iter().position(|name| *name == state).expect("a state's name");
+        outcome.states[at] > 0
+    };
+    let is_fitting = needed_fault(bug).is_none_or(has_hit) && needed_state(bug).is_none_or(was_in);
+    if is_fitting { outcome.violation } else { None }
 }
 
 /// What to write into the page.

@@ -5,7 +5,7 @@ mod page;
 
 use std::collections::BTreeSet;
 
-use tributary_swarm::{self as swarm, FAULT_NAMES, SweepOptions};
+use tributary_swarm::{self as swarm, FAULT_NAMES, STATE_NAMES, SweepOptions};
 
 /// Seeds that run with every `cargo test`.
 const SMOKE: std::ops::Range<u64> = 0..800;
@@ -26,6 +26,9 @@ fn a_smoke_range_is_clean_and_sees_every_kind_of_fault() {
         fail_with_story(failure.seed);
     }
     assert_eq!(sweep.seeds, SMOKE.end - SMOKE.start);
+    for (name, times) in STATE_NAMES.iter().zip(sweep.states) {
+        assert!(times > 0, "no {name} in {SMOKE:?}");
+    }
     for (name, hits) in FAULT_NAMES.iter().zip(sweep.faults) {
         assert!(hits > 0, "no {name} in {SMOKE:?}");
     }
@@ -64,11 +67,15 @@ fn equal_seeds_give_equal_traces() {
 }
 
 #[test]
-fn the_page_names_the_faults_and_no_others() {
-    let rows = page::table("Faults");
-    let mut named: Vec<&str> = rows.iter().map(|row| row[0]).collect();
-    let mut known = FAULT_NAMES.to_vec();
-    named.sort_unstable();
-    known.sort_unstable();
-    assert_eq!(named, known);
+fn the_page_names_the_faults_and_states_and_no_others() {
+    let sorted = |names: &[&'static str]| {
+        let mut names = names.to_vec();
+        names.sort_unstable();
+        names
+    };
+    for (heading, known) in [("Faults", &FAULT_NAMES[..]), ("Ranks on several hosts", &STATE_NAMES)]
+    {
+        let named: Vec<&str> = page::table(heading).iter().map(|row| row[0]).collect();
+        assert_eq!(sorted(&named), sorted(known), "{heading}");
+    }
 }
