@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Kills, stops, cuts off and upgrades aggregation nodes of a lab, and replaces its manager, under a program that checks
-every result.
+every result. With --python also kills ranks of small jobs beside it, in the states in which a death is hard to hear of.
 
 The program is soak.c: mixed operations on many communicators of eight hosts. It must not see an error. Every event
 comes from the seed, so a run can be repeated: kinds, victims and times, not what the machine makes of them.
 
 For every event the stall is the longest time between the ends of two rounds of the program, from the event to 5 s
 behind it, or to the next event if that comes first. A round is one operation on each communicator.
+
+A rank's event is a job of victim.py: two ranks on each of three hosts, one of which dies or leaves. Every other rank must
+hear of it, and name its host if it names one. How long that took is in a table of its own.
 
 Events overlap. A node that is stopped or cut off is found after up to SILENCE, and whatever happens meanwhile is charged
 with that wait. So the table has two parts: all events, and those during whose stall no other event's silence was under
@@ -43,13 +46,27 @@ KINDS = {
     "upgrade node": 3,
 }
 
+# Kinds of events of ranks, each with its weight, the state in victim.py, and what carries the job's operations between
+# hosts.
+RANK_KINDS = {
+    "rank dies before its first link": (2, "first_link", "direct"),
+    "rank dies in a set-up": (2, "set_up", "tree"),
+    "rank leaves while others wait": (2, "leave", "direct"),
+    "rank dies that leads nobody": (2, "leads_nobody", "tree"),
+    "rank dies with a forked worker": (2, "worker", "tree"),
+    "rank joins streams in another order": (1, "streams", "tree"),
+}
+RANK_HOSTS, RANKS_PER_HOST = 3, 2
+# A watchdog, not a bound: far longer than any job takes.
+JOB_WITHIN = 90
+
 # Longest time between two events, in seconds. Half of that on average.
 PAUSE_MAX = 5.0
 # How far behind an event its stall is looked for, in seconds.
 STALL_WITHIN = 5.0
 # How long a victim stays away, in seconds. Hosts hear nothing of a node that is stopped or cut off for longer than
 # about 2.
-AWAY_MAX = {"kill": 1.5, "stop": 4.0, "cut": 4.0, "restart": 3.0, "upgrade": 1.0}
+AWAY_MAX = {"rank": 0.4, "kill": 1.5, "stop": 4.0, "cut": 4.0, "restart": 3.0, "upgrade": 1.0}
 # Events that close no link.
 SILENT = ("stop", "cut")
 # How long after its end a silence may still be felt, in seconds: the bound within which it is found.
@@ -75,7 +92,9 @@ def parse_arguments():
     parser.add_argument("--pause-ms", type=float, default=0,
                         help="how long a rank sleeps between two rounds, as if it computed (default %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", choices=KINDS, action="append", help="events of this kind alone; may be repeated")
+    parser.add_argument("--only", choices=[*KINDS, *RANK_KINDS], action="append",
+                        help="events of this kind alone; may be repeated")
+    parser.add_argument("--python", type=pathlib.Path, help="a Python that has the package; for events of ranks")
     parser.add_argument("--keep-log", type=pathlib.Path, help="file for the daemons' logs")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser.parse_args()
@@ -122,6 +141,54 @@ class Event:
     after: float
     away: float
     at: int = 0
+    # How long each of a job's ranks took to hear of what was done to one of them, in seconds.
+    heard: list = dataclasses.field(default_factory=list)
+
+
+class RankJob:
+    """A job of victim.py, one of whose ranks goes."""
+
+    def __init__(self, lab, event, python, seed):
+        _, state, between_hosts = RANK_KINDS[event.kind]
+        self.event, self.goes, self.host_of = event, int(event.victims[0]), lambda rank: f"h{rank // RANKS_PER_HOST}"
+        draw = random.Random(seed)
+        ranks = RANK_HOSTS * RANKS_PER_HOST
+        address = f"{lab.addresses['h0']}:{draw.randrange(20_000, 30_000)}"
+        settings = [f"TRIBUTARY_BETWEEN_HOSTS={between_hosts}", "TRIBUTARY_STREAM_MIN=4096"]
+        words = lambda rank: lab.on(
+            self.host_of(rank), "env", *settings, python, soak.HERE / "victim.py", state, rank, ranks, address,
+            self.goes if state != "streams" else -1, event.away)
+        self.ranks = [subprocess.Popen(words(rank), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, text=True) for rank in range(ranks)]
+
+    def run(self):
+        """Waits for the end of all ranks, and looks at what they say."""
+        until = time.monotonic() + JOB_WITHIN
+        try:
+            said = [rank.communicate(timeout=max(1, until - time.monotonic())) for rank in self.ranks]
+        except subprocess.TimeoutExpired:
+            waiting = [number for number, rank in enumerate(self.ranks) if rank.poll() is None]
+            for rank in self.ranks:
+                rank.kill()
+            raise TimeoutError(f"ranks {waiting} wait for ever") from None
+        words = [[json.loads(line) for line in out.splitlines()] for out, _ in said]
+        for number, (entries, (_, problem)) in enumerate(zip(words, said)):
+            if not entries:
+                raise RuntimeError(f"rank {number} says nothing but {problem[-500:]}")
+        gone_at = next((entry["gone_at"] for entries in words for entry in entries if "gone_at" in entry), None)
+        for number, entries in enumerate(words):
+            if gone_at is None or number != self.goes:
+                self.look_at(entries[-1], gone_at)
+
+    def look_at(self, outcome, gone_at):
+        """What a rank says that did not go. With nobody gone, nothing may have gone wrong."""
+        if (outcome["error"] is None) != (gone_at is None):
+            raise RuntimeError(f"a rank of {self.event.kind} ends with {outcome}")
+        if gone_at is not None:
+            host = outcome["host"]
+            if host is not None and host.split("#")[0].split("@")[0] != self.host_of(self.goes):
+                raise RuntimeError(f"not {self.host_of(self.goes)} is named, but in {outcome}")
+            self.event.heard.append(outcome["heard_at"] - max(gone_at, outcome["began_at"]))
 
 
 class Nemesis:
@@ -129,12 +196,14 @@ class Nemesis:
 
     def __init__(self, lab, arguments):
         self.lab, self.random = lab, random.Random(arguments.seed)
-        self.kinds = arguments.only or list(KINDS)
+        self.python = arguments.python
+        self.weights = {**KINDS, **({kind: it[0] for kind, it in RANK_KINDS.items()} if self.python else {})}
+        self.kinds = arguments.only or list(self.weights)
         self.events, self.threads, self.problems = [], [], []
 
     def draw(self):
         draw = self.random
-        kind = draw.choices(self.kinds, [KINDS[kind] for kind in self.kinds])[0]
+        kind = draw.choices(self.kinds, [self.weights[kind] for kind in self.kinds])[0]
         nodes = sorted(self.lab.nodes)
         count = 2 if kind == "kill two nodes" else 1
         victims = draw.sample(nodes, count)
@@ -142,6 +211,10 @@ class Nemesis:
             victims.append(draw.choice(self.lab.hosts))
         if kind == "cut one way":
             victims.append(draw.choice(["incoming", "outgoing"]))
+        if kind in RANK_KINDS:
+            # The second rank of a host leads nobody in the order of the world's ranks.
+            second = kind == "rank dies that leads nobody"
+            victims = [RANKS_PER_HOST * draw.randrange(RANK_HOSTS) + second]
         away = draw.uniform(0, AWAY_MAX[kind.split()[0]])
         return Event(kind, victims, draw.uniform(0, PAUSE_MAX), away)
 
@@ -170,6 +243,8 @@ class Nemesis:
         """What is to be done, each in a thread of its own."""
         lab, away = self.lab, event.away
         name = event.victims[0]
+        if event.kind in RANK_KINDS:
+            return [RankJob(lab, event, self.python, self.random.random()).run]
         match event.kind:
             case "kill node" | "kill two nodes":
                 return [lambda it=it: lab.nodes[it].kill_for(away) for it in event.victims]
@@ -208,6 +283,19 @@ def await_rounds(folder, program, rounds):
         if (folder / "ends").exists() and len((folder / "ends").read_text().splitlines()) >= rounds:
             return
         time.sleep(0.2)
+
+
+def print_heard(events):
+    """How long ranks took to hear, by kind of event."""
+    print(f"{'event of a rank':<36} {'jobs':>5} {'ranks':>6} {'median ms':>10} {'longest ms':>11} {'above 1 s':>10}")
+    for kind in RANK_KINDS:
+        jobs = [event.heard for event in events if event.kind == kind]
+        heard = [seconds for job in jobs for seconds in job]
+        row = f"{kind:<36} {len(jobs):>5} {len(heard):>6}"
+        if heard:
+            row += (f" {statistics.median(heard) * 1e3:>10.0f} {max(heard) * 1e3:>11.0f}"
+                    f" {sum(seconds > 1 for seconds in heard):>10}")
+        print(row)
 
 
 def is_silent(event):
@@ -326,7 +414,12 @@ def main():
             return 1
         ends = [int(line) for line in (folder / "ends").read_text().splitlines()]
         result = summary(nemesis.events, ends, json.loads((folder / "report.json").read_text()), arguments)
-    print(json.dumps(result)) if arguments.json else print_table(result)
+    if arguments.json:
+        heard = {kind: [event.heard for event in nemesis.events if event.kind == kind] for kind in RANK_KINDS}
+        print(json.dumps({**result, "heard": heard}))
+    else:
+        print_table(result)
+        print_heard(nemesis.events)
     return 0
 
 

@@ -51,3 +51,21 @@ impl Exchange {
         self.has_brought.iter().all(|has| *has)
     }
 }
+
+#[cfg(all(test, not(feature = "planted-bugs")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_are_watched_until_the_last_part_has_come() {
+        let mut exchange = Exchange::new(3);
+        for other in [2, 0, 1] {
+            assert!(exchange.awaits(other) && !exchange.is_complete());
+            assert!(exchange.watched().eq(0..3), "who has brought its part may still go");
+            exchange.on_part(other);
+            assert!(!exchange.awaits(other));
+        }
+        assert!(exchange.is_complete() && exchange.awaited().next().is_none());
+        assert!(Exchange::new(0).is_complete(), "one process needs nobody");
+    }
+}
