@@ -428,9 +428,7 @@ impl<'a> System<'a> {
             self.note_death(id);
             if !self.seat(id).is_over() {
                 self.lose(id);
-                let seat = self.seat(id);
-                (seat.phase, seat.operation, seat.waits_since) =
-                    (Phase::Over(End::Dead), None, None);
+                self.end_seat(id, End::Dead);
             }
         }
         self.close_all(rank);

@@ -29,7 +29,12 @@ impl System<'_> {
         let is_gone = |rank: &u32| entry.gone.iter().any(|(gone, _)| gone == rank);
         let is_true = match whom {
             Named::Rank(rank) => is_gone(&rank),
-            Named::Host(host) => hosts[host as usize].iter().any(is_gone),
+            // A host that has failed ends its links. Whoever calls it for the first time after that can't know why.
+            Named::Host(host) => {
+                let of_host = |seat: &&Seat| seat.host == host && seat.local == 0;
+                let has_failed = entry.seats.iter().find(of_host).is_some_and(Seat::has_failed);
+                has_failed || hosts[host as usize].iter().any(is_gone)
+            }
             Named::Nobody => true,
         };
         let named = format!("{whom:?}");
@@ -59,8 +64,9 @@ impl Communicator {
         let own = seat.waits_since?;
         // Since when all of these wait, too, or are over.
         let all = |has_to: &dyn Fn(&Seat) -> bool| {
-            let those = self.seats.iter().filter(|seat| !seat.is_over() && has_to(seat));
-            those.map(|seat| seat.waits_since).try_fold(own, |latest, at| Some(latest.max(at?)))
+            let those = self.seats.iter().filter(|seat| has_to(seat));
+            let at = those.map(|seat| seat.waits_since.or(seat.ended_at));
+            at.into_iter().try_fold(own, |latest, at| Some(latest.max(at?)))
         };
         let is_of_host = |other: &Seat| other.host == seat.host;
         let gone = |is_meant: &dyn Fn(&Seat) -> bool| {

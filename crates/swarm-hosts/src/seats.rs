@@ -25,6 +25,8 @@ pub(super) struct Seat {
     pub(super) begun: usize,
     /// Since when it waits for others.
     pub(super) waits_since: Option<u64>,
+    /// When it was over.
+    pub(super) ended_at: Option<u64>,
     /// At a hub: by number of the others, its connections. At others: the one to the hub.
     hub: Vec<EndId>,
     exchange: Option<Exchange>,
@@ -83,6 +85,7 @@ impl Seat {
             operation: None,
             begun: 0,
             waits_since: None,
+            ended_at: None,
             hub: Vec::new(),
             exchange: None,
             came: 0,
@@ -92,6 +95,10 @@ impl Seat {
 
     pub(super) fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Over(_))
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.phase == Phase::Over(End::Failed)
     }
 
     /// Operations completed.
@@ -272,7 +279,7 @@ impl System<'_> {
                 self.lose(id);
             }
             self.depart(id);
-            self.seat(id).phase = Phase::Over(End::Left);
+            self.end_seat(id, End::Left);
         }
     }
 
@@ -498,8 +505,13 @@ impl System<'_> {
 
     fn end_failed(&mut self, id: SeatId, named: Named) {
         self.check_named(id, named);
+        self.end_seat(id, End::Failed);
+    }
+
+    pub(super) fn end_seat(&mut self, id: SeatId, end: End) {
+        let now = self.now;
         let seat = self.seat(id);
-        seat.phase = Phase::Over(End::Failed);
+        (seat.phase, seat.ended_at) = (Phase::Over(end), Some(now));
         (seat.operation, seat.waits_since) = (None, None);
     }
 

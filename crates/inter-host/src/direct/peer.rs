@@ -118,7 +118,8 @@ impl Peer {
 
     /// Says what the ring is for. Whether some is left to be said.
     pub(super) fn push_ring(&mut self, edge: Edge) -> bool {
-        self.ring.as_mut().is_some_and(|ring| ring.push(edge))
+        // One whose link has failed is found by the next check.
+        self.ring.as_mut().is_some_and(|ring| ring.push(edge) == Ok(Sent::Full))
     }
 
     /// Says who this host is, where that wasn't said. Full until it could be.
@@ -270,22 +271,22 @@ impl Ring {
         Self { link, epoch, is_said: false, is_told: false }
     }
 
-    /// Says what it is for, with the edge of this host. Whether some is left to be said.
-    fn push(&mut self, edge: Edge) -> bool {
+    /// Says what it is for, with the edge of this host. Full while some of that is left to be said.
+    fn push(&mut self, edge: Edge) -> Result<Sent, SendError> {
         if !self.is_said {
             let header =
                 Header { edge: Edge { epoch: self.epoch, ..edge }, message: Message::Join };
-            // A link that failed is found by the next check.
-            self.is_said = self.link.send(&header.encode(), &[]) == Ok(Sent::Taken);
+            self.is_said = self.link.send(&header.encode(), &[])? == Sent::Taken;
         }
-        let is_out = self.is_said && self.link.flush() != Ok(Sent::Full);
-        !is_out
+        if self.is_said { self.link.flush() } else { Ok(Sent::Full) }
     }
 
     /// Sends `message`, an abort, in one round of spreading it. `true` once the host has it, or can't have it.
     fn tell(&mut self, edge: Edge, message: Message) -> bool {
-        if self.push(edge) && !self.is_said {
-            return false;
+        match self.push(edge) {
+            Err(_) => return true,
+            Ok(Sent::Full) if !self.is_said => return false,
+            Ok(_) => {}
         }
         if !self.is_told {
             let told = self.link.send(&Header { edge, message }.encode(), &[]);

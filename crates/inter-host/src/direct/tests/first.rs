@@ -51,3 +51,20 @@ fn a_host_that_goes_before_its_first_link_is_missed_and_named() {
         }
     }
 }
+
+/// Nobody waits for news to reach a host that is gone, also if it was only rung at.
+#[test]
+fn news_are_out_when_a_ring_at_a_host_that_is_gone_has_failed() {
+    for identity in identities() {
+        let (mut hosts, _) = listening(2, AlgorithmChoice::Linear, identity);
+        let mut links = hosts.pop().expect("two hosts").links;
+        drop(hosts);
+        links.raise_alarm(Epoch(1)).expect("a refusal comes later");
+        let abort = Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(0) };
+        let until = Instant::now() + WATCHDOG;
+        while !links.peers.spread(abort) {
+            assert!(Instant::now() < until, "the news are never out");
+            std::thread::yield_now();
+        }
+    }
+}
