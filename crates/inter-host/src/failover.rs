@@ -284,11 +284,10 @@ impl FailoverTree {
         doubts::suspect_all();
         means.lost += 1;
         let mut settling = Box::new(Settling::new(member.cut_off(), means.terms.window_max()));
-        let alarmed = match means.links.me() {
-            0 => Ok(()),
-            _ => means.links.raise_alarm(Epoch(means.lost)),
-        };
-        let begun = alarmed.and_then(|()| settling.begin(&mut means.links));
+        if means.links.me() != 0 {
+            means.links.raise_alarm(Epoch(means.lost));
+        }
+        let begun = settling.begin(&mut means.links);
         self.state = State::Settling(settling);
         if let Some(counters) = &self.counters {
             counters.count_tree_lost();

@@ -242,6 +242,11 @@ impl System<'_> {
         process.is_alive && process.files.has(File::Listener(communicator))
     }
 
+    /// Whether the kernel of a rank's host refuses a call now.
+    pub(super) fn refuses(&self, rank: u32, communicator: u32) -> bool {
+        !self.is_listening(rank, communicator) && !self.has_copied_listener(rank, communicator)
+    }
+
     pub(super) fn stop_listening(&mut self, rank: u32, communicator: u32) {
         self.processes[rank as usize].files.close(File::Listener(communicator));
     }

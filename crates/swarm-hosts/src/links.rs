@@ -3,6 +3,7 @@
 //! Who calls, who rings, and when a wait for a call is over, is the product's
 //! ([`tributary_waits::contact`]). What is done with connections is modelled after `inter-host::direct`.
 
+use rand::RngExt;
 use tributary_waits::contact::{Contact, Next};
 
 use super::connections::{EndId, Owner};
@@ -208,8 +209,8 @@ impl System<'_> {
         match self.peer(place, host).contact.poll_next(now) {
             Next::Call => {
                 let link = self.call(place, host, false);
-                self.peer(place, host).link = Some(link);
-                Ok(())
+                self.peer(place, host).link = link;
+                link.map_or(Err(Failure::Ended(host)), |_| Ok(()))
             }
             Next::Ring => {
                 self.ring(place, host);
@@ -220,21 +221,30 @@ impl System<'_> {
     }
 
     fn ring(&mut self, place: Place, host: u32) {
+        let now = self.now;
         let ring = self.call(place, host, true);
         let peer = self.peer(place, host);
-        peer.ring = Some(ring);
+        peer.ring = ring;
         peer.contact.on_rung();
+        if ring.is_none() {
+            peer.contact.on_ring_ended(now);
+        }
     }
 
-    /// Connects to a host. Whoever listens there finds the call later, and what was said over it.
-    fn call(&mut self, place: Place, host: u32, is_ring: bool) -> EndId {
+    /// Connects to a host. Whoever listens there finds the call later, and what was said over it. None if it is refused at
+    /// once.
+    fn call(&mut self, place: Place, host: u32, is_ring: bool) -> Option<EndId> {
         let target = (place.0, host);
+        let may_be_near = self.random.random_bool(0.5);
+        if may_be_near && self.refuses(self.leading_rank(target), place.0) {
+            return None;
+        }
         let owners = [place, target].map(|it| Owner::Rank(self.leading_rank(it)));
         let end = self.dial(owners);
         let at = self.now + self.delay_ns();
         self.put(at, Item::Knock { to: end.other(), place: target });
         self.send(end, Frame::Join { host: place.1, is_ring });
-        end
+        Some(end)
     }
 
     /// A call reaches a host.
@@ -276,11 +286,9 @@ impl System<'_> {
     }
 
     fn check_ring(&mut self, place: Place, host: u32) -> Result<(), Failure> {
-        let Peer { link: None, ring: Some(ring), .. } = *self.peer(place, host) else {
-            return Ok(());
-        };
+        let Peer { link: None, ring, .. } = *self.peer(place, host) else { return Ok(()) };
         let now = self.now;
-        match self.next_frame(ring) {
+        match ring.and_then(|ring| self.next_frame(ring)) {
             Some(Frame::Abort { at_fault }) => return Err(Failure::Known(at_fault)),
             Some(Frame::Leave) => self.peer(place, host).contact.on_left(now),
             Some(Frame::Fin) => self.peer(place, host).contact.on_ring_ended(now),
@@ -347,7 +355,12 @@ impl System<'_> {
         let me = place.1;
         for host in self.links(place).partners() {
             let Peer { link, ring, .. } = *self.peer(place, host);
-            if host < me && host != at_fault && link.is_none() && ring.is_none() {
+            if host == at_fault || link.is_some() || ring.is_some() {
+                continue;
+            }
+            if me < host {
+                self.peer(place, host).link = self.call(place, host, false);
+            } else {
                 self.ring(place, host);
             }
         }

@@ -29,11 +29,13 @@ impl System<'_> {
         let is_gone = |rank: &u32| entry.gone.iter().any(|(gone, _)| gone == rank);
         let is_true = match whom {
             Named::Rank(rank) => is_gone(&rank),
-            // A host that has failed ends its links. Whoever calls it for the first time after that can't know why.
+            // A host that has failed ends its links. Whoever calls it for the first time in a later operation can't know why.
             Named::Host(host) => {
+                let since = entry.seats[id.1].waits_since;
+                let had_failed = |seat: &Seat| seat.has_failed() && seat.ended_at <= since;
                 let of_host = |seat: &&Seat| seat.host == host && seat.local == 0;
-                let has_failed = entry.seats.iter().find(of_host).is_some_and(Seat::has_failed);
-                has_failed || hosts[host as usize].iter().any(is_gone)
+                entry.seats.iter().find(of_host).is_some_and(had_failed)
+                    || hosts[host as usize].iter().any(is_gone)
             }
             Named::Nobody => true,
         };

@@ -75,12 +75,10 @@ impl DirectLinks {
         self.running.is_some()
     }
 
-    /// Tells host 0 that loss number `epoch` of the tree has to be settled, which it may not know of.
-    ///
-    /// # Errors
-    /// If host 0 can't be reached.
-    pub fn raise_alarm(&mut self, epoch: Epoch) -> Result<(), Abort> {
-        self.peers.raise_alarm(epoch).map_err(|failure| self.fail(failure))
+    /// Tells host 0 that loss number `epoch` of the tree has to be settled, which it may not know of. If it can't be reached,
+    /// the operation that waits for its call finds that out.
+    pub fn raise_alarm(&mut self, epoch: Epoch) {
+        self.peers.raise_alarm(epoch);
     }
 
     /// Host 0 knows.
@@ -121,7 +119,7 @@ impl DirectLinks {
         }
         let partners = self.workspace.schedules.all_peers();
         let untold = partners.filter(|host| *host != abort.at_fault.0);
-        untold.for_each(|host| self.peers.ring_to_tell(host));
+        untold.for_each(|host| self.peers.reach_to_tell(host));
         self.running = None;
         self.failed = Some(abort);
         wait_for_grace(|| self.peers.spread(abort));

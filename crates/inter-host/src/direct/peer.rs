@@ -107,6 +107,13 @@ impl Peer {
         self.contact.on_rung();
     }
 
+    /// The ring was refused at once.
+    pub(super) fn refuse_ring(&mut self, now_ns: u64) {
+        self.ring = None;
+        self.contact.on_rung();
+        self.contact.on_ring_ended(now_ns);
+    }
+
     pub(super) fn end_ring(&mut self) {
         self.ring = None;
         self.contact.end_ring();
@@ -190,16 +197,20 @@ impl Peer {
         identity: &Identity,
         now_ns: u64,
     ) -> Result<(), Failure> {
-        let Some(ring) = self.ring.as_mut().filter(|_| self.link.is_none()) else { return Ok(()) };
-        match ring.link.receive().map_err(|error| failure_of(host, identity, error)) {
-            Ok(None) => {}
-            Ok(Some(frame)) => {
-                if message_from(host, identity, &frame.header)?.is_none() {
-                    self.contact.on_left(now_ns);
+        if self.link.is_some() {
+            return Ok(());
+        }
+        if let Some(ring) = &mut self.ring {
+            match ring.link.receive().map_err(|error| failure_of(host, identity, error)) {
+                Ok(None) => {}
+                Ok(Some(frame)) => {
+                    if message_from(host, identity, &frame.header)?.is_none() {
+                        self.contact.on_left(now_ns);
+                    }
                 }
+                Err(Failure::Ended(_)) => self.contact.on_ring_ended(now_ns),
+                Err(known) => return Err(known),
             }
-            Err(Failure::Ended(_)) => self.contact.on_ring_ended(now_ns),
-            Err(known) => return Err(known),
         }
         if self.contact.is_over(now_ns) { Err(Failure::Ended(host)) } else { Ok(()) }
     }

@@ -100,7 +100,10 @@ impl Peers {
                 self.has_ungreeted = true;
                 Ok(())
             }
-            Next::Ring => self.ring_at(host, NO_LOSS),
+            Next::Ring => {
+                self.ring_at(host, NO_LOSS);
+                Ok(())
+            }
             Next::Wait | Next::GiveUp => self.check_ring(host),
         }
     }
@@ -319,12 +322,17 @@ impl Peers {
         said.unwrap_or(Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(host) })
     }
 
-    /// Rings at `host` to tell it why there is no going on, if it should call and has not: it would find nobody.
-    pub(super) fn ring_to_tell(&mut self, host: u32) {
+    /// Calls `host`, or rings there, to tell it why there is no going on, if there is no link: it would find nobody.
+    pub(super) fn reach_to_tell(&mut self, host: u32) {
         let peer = &self.peers[host as usize];
-        if host < self.me && peer.link.is_none() && !peer.is_rung() {
+        if peer.link.is_some() || peer.is_rung() {
+            return;
+        }
+        if self.me < host {
             // A host that can't be reached can't be told.
-            let _ = self.ring_at(host, NO_LOSS);
+            self.peers[host as usize].link = self.connect(host).ok();
+        } else {
+            self.ring_at(host, NO_LOSS);
         }
     }
 
@@ -382,8 +390,8 @@ impl Peers {
 
     /// Tells host 0, by a call of its own, that the tree is lost; see [`Self::is_called`]. Goes out
     /// with [`Self::flush`].
-    pub(super) fn raise_alarm(&mut self, epoch: Epoch) -> Result<(), Failure> {
-        self.ring_at(0, epoch)
+    pub(super) fn raise_alarm(&mut self, epoch: Epoch) {
+        self.ring_at(0, epoch);
     }
 
     /// Nobody needs to hear the alarm any more.
@@ -391,12 +399,16 @@ impl Peers {
         self.peers[0].end_ring();
     }
 
-    fn ring_at(&mut self, host: u32, epoch: Epoch) -> Result<(), Failure> {
-        let link = self.connect(host)?;
-        self.peers[host as usize].take_ring(Ring::new(link, epoch));
-        self.is_ringing = true;
-        self.push_rings();
-        Ok(())
+    fn ring_at(&mut self, host: u32, epoch: Epoch) {
+        let now_ns = self.now_ns();
+        match self.connect(host) {
+            Ok(link) => {
+                self.peers[host as usize].take_ring(Ring::new(link, epoch));
+                self.is_ringing = true;
+                self.push_rings();
+            }
+            Err(_) => self.peers[host as usize].refuse_ring(now_ns),
+        }
     }
 
     fn push_rings(&mut self) {

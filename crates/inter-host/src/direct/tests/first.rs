@@ -1,6 +1,8 @@
 //! Goal: a host that dies or leaves before its first link exists is missed by the hosts that wait for its call. Method:
 //! hosts whose links nobody has used; one goes in each of the ways that a process can.
 
+use std::sync::Barrier;
+
 use super::*;
 
 const HOSTS: u32 = 4;
@@ -8,6 +10,8 @@ const HOSTS: u32 = 4;
 /// How a host goes before its first operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Going {
+    /// Its process has ended when the others come.
+    Died,
     /// Its process ends.
     Dies,
     /// It closes the communicator, and its process lives on.
@@ -18,10 +22,14 @@ enum Going {
 
 /// A barrier's outcome at every host but the one that goes.
 fn outcomes(named: AlgorithmChoice, identity: Identity, going: Going, gone: u32) -> Vec<Abort> {
-    let outcomes = on_all(listening(HOSTS, named, identity).0, move |host, mut links| {
+    let barrier: &Barrier = Box::leak(Box::new(Barrier::new(HOSTS as usize)));
+    let outcomes = on_all(listening(HOSTS, named, identity).0, move |host, links| {
+        let mut links = Some(links).filter(|_| host != gone || going != Going::Died);
+        barrier.wait();
+        let Some(links) = &mut links else { return None };
         if host == gone {
             match going {
-                Going::Dies => drop(links),
+                Going::Died | Going::Dies => {}
                 Going::Leaves => links.leave(),
                 Going::LeavesLate => {
                     std::thread::sleep(Duration::from_millis(200));
@@ -30,7 +38,7 @@ fn outcomes(named: AlgorithmChoice, identity: Identity, going: Going, gone: u32)
             }
             return None;
         }
-        Some(allreduce(&mut links, &mut [1.0]).expect_err("it needs all hosts"))
+        Some(allreduce(links, &mut [1.0]).expect_err("it needs all hosts"))
     });
     outcomes.into_iter().flatten().collect()
 }
@@ -42,7 +50,7 @@ fn a_host_that_goes_before_its_first_link_is_missed_and_named() {
     for (named, identity) in
         algorithms.into_iter().flat_map(|named| identities().map(|identity| (named, identity)))
     {
-        for going in [Going::Dies, Going::Leaves, Going::LeavesLate] {
+        for going in [Going::Died, Going::Dies, Going::Leaves, Going::LeavesLate] {
             for gone in 0..HOSTS {
                 let lost = Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(gone) };
                 let heard = outcomes(named, identity, going, gone);
@@ -59,7 +67,7 @@ fn news_are_out_when_a_ring_at_a_host_that_is_gone_has_failed() {
         let (mut hosts, _) = listening(2, AlgorithmChoice::Linear, identity);
         let mut links = hosts.pop().expect("two hosts").links;
         drop(hosts);
-        links.raise_alarm(Epoch(1)).expect("a refusal comes later");
+        links.raise_alarm(Epoch(1));
         let abort = Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(0) };
         let until = Instant::now() + WATCHDOG;
         while !links.peers.spread(abort) {
