@@ -2,12 +2,15 @@
  * Random MPI programs, each drawn from a seed, the same at all ranks.
  *
  * A right program makes communicators, and calls collectives on them: blocking, nonblocking and persistent, in place or not,
- * of any type and operator, completed in an order that differs from rank to rank. Every result is compared with an oracle.
+ * of any type and operator, completed in an order that differs from rank to rank. Between them are calls that the library
+ * leaves to the MPI, collectives of an intercommunicator, and communicators that are made and freed while operations of
+ * others are outstanding. Every result is compared with an oracle.
  *
  * A wrong program does the same on one communicator, until one rank calls something else than the others. Every rank must
  * then get an error that says so: none may wait for ever, and none may go on.
  *
- * MPI_FUZZ_RIGHT and MPI_FUZZ_WRONG say how many programs of each kind are run; --seed is the first one's seed.
+ * MPI_FUZZ_RIGHT and MPI_FUZZ_WRONG say how many programs of each kind are run, MPI_FUZZ_FIRST with which number they
+ * begin; a program is drawn from --seed and its number.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,11 +31,15 @@ typedef enum {
     EXSCAN,
     REDUCE_SCATTER_BLOCK,
     ALLGATHER,
+    OFFLOADED, /* the library may carry out those before it; those from it on go to the MPI */
+    ALLTOALL = OFFLOADED,
+    GATHER,
     COLLECTIVES,
 } collective;
 
 static const char *const names[] = {"allreduce", "reduce", "bcast", "barrier", "scan",
-                                    "exscan", "reduce_scatter_block", "allgather"};
+                                    "exscan", "reduce_scatter_block", "allgather",
+                                    "alltoall", "gather"};
 
 typedef enum { BLOCKING, NONBLOCKING, PERSISTENT, FORMS } form;
 
@@ -83,23 +90,30 @@ static size_t below(uint64_t *state, size_t limit) {
 /* ---- Calls ---- */
 
 static bool is_reduction(collective what) {
-    return what != BCAST && what != BARRIER && what != ALLGATHER;
+    return what != BCAST && what != BARRIER && what < ALLGATHER;
+}
+
+/* Whether this rank's contribution lies in its receive buffer. */
+static bool is_in_place(const call *made, const group *members) {
+    bool rooted = made->what == REDUCE || made->what == GATHER;
+    return made->in_place && (!rooted || made->root == members->rank);
 }
 
 /* Elements that a rank sends, and receives. */
 static size_t sent_elements(const call *made, const group *members) {
-    return made->what == REDUCE_SCATTER_BLOCK ? made->count * (size_t)members->size : made->count;
+    bool has_blocks = made->what == REDUCE_SCATTER_BLOCK || made->what == ALLTOALL;
+    return has_blocks ? made->count * (size_t)members->size : made->count;
 }
 
 static size_t received_elements(const call *made, const group *members) {
-    return made->what == ALLGATHER ? made->count * (size_t)members->size
-                                   : sent_elements(made, members);
+    bool gathers = made->what == ALLGATHER || made->what == GATHER;
+    return gathers ? made->count * (size_t)members->size : sent_elements(made, members);
 }
 
-static call draw(uint64_t *state, const group *groups, int comm) {
+static call draw(uint64_t *state, const group *groups, int comm, collective limit) {
     static const size_t counts[] = {1, 2, 3, 7, 16, 100, 513, 4000, 20000};
     call made = {.comm = comm, .salt = next(state)};
-    made.what = (collective)below(state, COLLECTIVES);
+    made.what = (collective)below(state, limit);
     made.how = (form)below(state, FORMS);
     made.count = counts[below(state, sizeof counts / sizeof counts[0])];
     made.in_place = below(state, 3) == 0;
@@ -118,6 +132,11 @@ static call draw(uint64_t *state, const group *groups, int comm) {
 
 static unsigned char broadcast_byte(uint64_t salt, size_t at) {
     return (unsigned char)check_hash(salt, at / 8, at % 8);
+}
+
+/* What one rank sends another in an all-to-all. */
+static uint64_t pair_salt(uint64_t salt, int from, int to) {
+    return check_hash(salt, (uint64_t)from, (uint64_t)to);
 }
 
 /* Room for what a call sends and receives, filled with what this rank contributes. */
@@ -139,9 +158,16 @@ static void fill(pending *it) {
             size_t block = at / extent;
             it->receive[block * stride * extent + at % extent] = broadcast_byte(made->salt, at);
         }
-    } else if (made->what == ALLGATHER) {
+    } else if (made->what == ALLTOALL) {
+        unsigned char *mine = made->in_place ? it->receive : it->send;
+        size_t block = made->count * extent;
+        for (size_t at = 0; at < sent * extent; at++) {
+            uint64_t salt = pair_salt(made->salt, it->members.rank, (int)(at / block));
+            mine[at] = broadcast_byte(salt, at % block);
+        }
+    } else if (made->what == ALLGATHER || made->what == GATHER) {
         unsigned char *mine =
-            made->in_place ? it->receive + (size_t)it->members.rank * sent * extent : it->send;
+            is_in_place(made, &it->members) ? it->receive + (size_t)it->members.rank * sent * extent : it->send;
         for (size_t at = 0; at < sent * extent; at++) {
             mine[at] = broadcast_byte(made->salt ^ (uint64_t)it->members.rank, at);
         }
@@ -175,13 +201,11 @@ static int make(pending *it) {
     MPI_Op op = made->op->handle;
     MPI_Request *request = &it->request;
     int count = (int)made->count;
-    bool is_root = made->root == it->members.rank;
-    const void *send = made->in_place ? MPI_IN_PLACE : it->send;
+    const void *send = is_in_place(made, &it->members) ? MPI_IN_PLACE : it->send;
     switch (made->what) {
     case ALLREDUCE:
         return IN_FORM(Allreduce, Iallreduce, send, it->receive, count, type, op, comm);
     case REDUCE:
-        send = made->in_place && is_root ? MPI_IN_PLACE : it->send;
         return IN_FORM(Reduce, Ireduce, send, it->receive, count, type, op, made->root, comm);
     case BCAST:
         if (made->strided) {
@@ -197,6 +221,11 @@ static int make(pending *it) {
     case REDUCE_SCATTER_BLOCK:
         return IN_FORM(Reduce_scatter_block, Ireduce_scatter_block, send, it->receive, count, type,
                        op, comm);
+    case ALLTOALL:
+        return IN_FORM(Alltoall, Ialltoall, send, count, type, it->receive, count, type, comm);
+    case GATHER:
+        return IN_FORM(Gather, Igather, send, count, type, it->receive, count, type, made->root,
+                       comm);
     default:
         return IN_FORM(Allgather, Iallgather, send, count, type, it->receive, count, type, comm);
     }
@@ -238,15 +267,28 @@ static void compare(const pending *it) {
         check_equal(0, (long long)wrong, "bytes of a broadcast that are wrong");
         return;
     }
-    case ALLGATHER: {
+    case ALLTOALL: {
         size_t wrong = 0;
         for (int from = 0; from < size; from++) {
+            uint64_t salt = pair_salt(made->salt, from, rank);
+            for (size_t at = 0; at < made->count * extent; at++) {
+                wrong += it->receive[(size_t)from * made->count * extent + at] !=
+                         broadcast_byte(salt, at);
+            }
+        }
+        check_equal(0, (long long)wrong, "bytes of an all-to-all that are wrong");
+        return;
+    }
+    case GATHER:
+    case ALLGATHER: {
+        size_t wrong = 0;
+        for (int from = 0; from < size && (made->what == ALLGATHER || made->root == rank); from++) {
             for (size_t at = 0; at < made->count * extent; at++) {
                 wrong += it->receive[(size_t)from * made->count * extent + at] !=
                          broadcast_byte(made->salt ^ (uint64_t)from, at);
             }
         }
-        check_equal(0, (long long)wrong, "bytes of an allgather that are wrong");
+        check_equal(0, (long long)wrong, "bytes of a gather that are wrong");
         return;
     }
     default:
@@ -327,18 +369,95 @@ static int make_groups(group *groups) {
     return COMMS;
 }
 
+/* Two groups of all ranks, and what is between them. */
+typedef struct {
+    MPI_Comm own;
+    MPI_Comm between;
+    int half;
+} halves;
+
+static halves make_halves(void) {
+    halves made = {.half = world.rank < world.ranks / 2 ? 0 : 1};
+    int leader = made.half == 0 ? world.ranks / 2 : 0;
+    MPI_Comm_split(MPI_COMM_WORLD, made.half, world.rank, &made.own);
+    MPI_Intercomm_create(made.own, 0, MPI_COMM_WORLD, leader, 9, &made.between);
+    return made;
+}
+
+static void free_halves(halves *made) {
+    MPI_Comm_free(&made->between);
+    MPI_Comm_free(&made->own);
+}
+
+/* Every rank gets the sum of the other group's. */
+static void call_between(const halves *made, uint64_t salt) {
+    enum { NUMBERS = 3 };
+    long sent[NUMBERS];
+    long sums[NUMBERS];
+    int first = made->half == 0 ? world.ranks / 2 : 0;
+    int end = made->half == 0 ? world.ranks : world.ranks / 2;
+    for (int at = 0; at < NUMBERS; at++) {
+        sent[at] = (long)(check_hash(salt, (uint64_t)world.rank, (uint64_t)at) % 1000);
+    }
+    MPI_Request request = MPI_REQUEST_NULL;
+    int error = salt % 2 == 0
+                    ? MPI_Allreduce(sent, sums, NUMBERS, MPI_LONG, MPI_SUM, made->between)
+                    : MPI_Iallreduce(sent, sums, NUMBERS, MPI_LONG, MPI_SUM, made->between, &request);
+    check_equal(MPI_SUCCESS, error, "what a call between groups returns");
+    check_equal(MPI_SUCCESS, await(&request), "what waiting for a call between groups returns");
+    for (int at = 0; at < NUMBERS; at++) {
+        long expected = 0;
+        for (int rank = first; rank < end; rank++) {
+            expected += (long)(check_hash(salt, (uint64_t)rank, (uint64_t)at) % 1000);
+        }
+        check_equal(expected, sums[at], "a sum between groups");
+    }
+}
+
+/* A communicator that is made, used once and freed, whatever is outstanding on others and on its parent. */
+static void use_short_lived(const group *parent, uint64_t salt) {
+    MPI_Comm made;
+    long sent = parent->rank + (long)(salt % 1000);
+    long sum = -1;
+    MPI_Comm_dup(parent->handle, &made);
+    check_equal(MPI_SUCCESS, MPI_Allreduce(&sent, &sum, 1, MPI_LONG, MPI_SUM, made),
+                "what a short-lived communicator's call returns");
+    long size = parent->size;
+    check_equal(size * (size - 1) / 2 + size * (long)(salt % 1000), sum,
+                "a sum of a short-lived communicator");
+    MPI_Comm_free(&made);
+}
+
 static void run_right(int program) {
     group groups[COMMS];
     pending started[PENDING_MAX];
     int count = 0;
     check_case("right program %d: communicators", program);
     int comms = make_groups(groups);
+    halves between = {.half = 0};
+    if (world.ranks > 1) {
+        between = make_halves();
+    }
     int steps = 5 + (int)below(&shared_state, STEPS_MAX);
     for (int step = 0; step < steps; step++) {
         int comm = (int)below(&shared_state, (size_t)comms);
         /* Drawn from numbers that all ranks share: the sizes of a split's groups may differ. */
         uint64_t state = next(&shared_state);
-        call made = draw(&state, groups, comm);
+        switch (below(&state, 12)) {
+        case 0:
+            check_case("right program %d step %d: short-lived, of comm %d", program, step, comm);
+            use_short_lived(&groups[comm], next(&state));
+            break;
+        case 1:
+            check_case("right program %d step %d: between groups", program, step);
+            if (world.ranks > 1) {
+                call_between(&between, next(&state));
+            }
+            break;
+        default:
+            break;
+        }
+        call made = draw(&state, groups, comm, COLLECTIVES);
         describe("right", program, step, &made);
         pending it = prepare(made, groups[comm]);
         check_equal(MPI_SUCCESS, make(&it), "what the call returns");
@@ -359,6 +478,9 @@ static void run_right(int program) {
     }
     for (int at = 0; at < count; at++) {
         finish(&started[at]);
+    }
+    if (world.ranks > 1) {
+        free_halves(&between);
     }
     for (int at = comms - 1; at >= 0; at--) {
         MPI_Comm_free(&groups[at].handle);
@@ -452,7 +574,7 @@ static void run_wrong(int program) {
     int error = MPI_SUCCESS;
     for (int step = 0; error == MPI_SUCCESS && step < wrong_at + WATCHDOG_STEPS; step++) {
         uint64_t state = next(&shared_state);
-        call made = draw(&state, &members, 0);
+        call made = draw(&state, &members, 0, OFFLOADED);
         /* What the library leaves to the MPI depends on lengths and types, and MPI's own calls know nothing of ours. */
         make_common(&made);
         made.count = made.count % 500 + 1;
@@ -492,12 +614,13 @@ int main(int argc, char **argv) {
     check_start(argc, argv, "fuzz", MPI_THREAD_SINGLE);
     int right = number_of("MPI_FUZZ_RIGHT");
     int wrong = number_of("MPI_FUZZ_WRONG");
-    for (int program = 0; program < right; program++) {
+    int first = number_of("MPI_FUZZ_FIRST");
+    for (int program = first; program < first + right; program++) {
         shared_state = check_hash(world.seed, (uint64_t)program, 0);
         own_state = check_hash(world.seed, (uint64_t)program, (uint64_t)world.rank + 1);
         run_right(program);
     }
-    for (int program = 0; world.ranks > 1 && program < wrong; program++) {
+    for (int program = first; world.ranks > 1 && program < first + wrong; program++) {
         shared_state = check_hash(world.seed, (uint64_t)program, 1u << 20);
         own_state = check_hash(world.seed, (uint64_t)program, (1u << 21) + (uint64_t)world.rank);
         run_wrong(program);
