@@ -12,7 +12,7 @@ include mk/packages.mk
 
 PROGRAM := $(RELEASE_DIR)/tributary
 
-.PHONY: help build demo test test-style test-rust test-model test-fuzz test-mpi test-python test-applications bench clean
+.PHONY: help build demo test test-style test-rust test-model test-fuzz test-mpi test-mpi-fuzz test-python test-applications bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ test-mpi: build mpi-venvs mpi-further mpi-debian mpi-planted mpi-check-preload m
 	$(PYTHON) tests/mpi/confined.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/starting.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/times.py --tributary $(PROGRAM)
+
+test-mpi-fuzz: build mpi-venvs ## Run 2,000 random right MPI programs and 2,000 wrong ones over every path, under both MPIs
+	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM)
 
 test-applications: build mpi-applications ## Run Quantum ESPRESSO, HPC Challenge and a PETSc solver, with and without the library
 	$(PYTHON) tests/mpi/applications.py --tributary $(PROGRAM)

@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Runs many random MPI programs (fuzz.c) over every path, in some runs with a lost aggregation node.
+
+A launch runs a batch of right or of wrong programs. Its line says which, and a failure prints the command that
+repeats it alone. The programs check themselves; this runner checks the exit code, hangs, and that the path in question
+was used.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import os
+import pathlib
+import random
+import shlex
+import sys
+import tempfile
+import threading
+import time
+
+import run as programs
+from run import mpi_launch
+
+sys.path.insert(0, str(programs.ROOT / "tests/lab"))
+from fabrics import Fabric  # noqa: E402, its folder is on the path only now
+
+DIRECT = {"TRIBUTARY_BETWEEN_HOSTS": "direct", "TRIBUTARY_HOST_ADDRESS": "127.0.0.1"}
+# The programs make communicators without end: each is to be the library's from its first call on.
+ALWAYS = {"TRIBUTARY_COMMUNICATORS_EAGER": "60000"}
+# How long after the last one a node is killed, in seconds: from and to.
+KILL_AFTER_S = (0.3, 2.0)
+# Nodes of a fabric in which they are killed.
+NODES = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Path:
+    """One way for calls to go: ranks, hosts, settings."""
+
+    name: str
+    ranks: int
+    hosts: int
+    settings: dict
+    # What the report must count.
+    counts: str
+    # Whether an aggregation node is killed while right programs run.
+    kills: bool = False
+
+
+PATHS = (
+    Path("node2", 2, 1, {}, "in_node"),
+    Path("node4", 4, 1, {}, "in_node"),
+    Path("node4-spin", 4, 1, {"TRIBUTARY_WAIT": "spin"}, "in_node"),
+    Path("tree2", 4, 2, {"TRIBUTARY_BETWEEN_HOSTS": "tree"}, "in_tree"),
+    Path("tree4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "tree"}, "in_tree"),
+    Path("tree3-uneven", 5, 3, {"TRIBUTARY_BETWEEN_HOSTS": "tree"}, "in_tree"),
+    Path("auto2", 4, 2, {"TRIBUTARY_HOST_ADDRESS": "127.0.0.1"}, "in_tree"),
+    Path("direct2", 4, 2, DIRECT, "direct"),
+    Path("direct4", 4, 4, DIRECT, "direct"),
+    Path("streams", 4, 2, {"TRIBUTARY_STREAM_MIN": "4096"}, "in_tree"),
+    Path("tcp", 4, 2, {"TRIBUTARY_TRANSPORT": "tcp"}, "in_tree"),
+    Path("datagrams", 4, 2, {"TRIBUTARY_TRANSPORT": "tcp", "TRIBUTARY_CHANNEL": "udp"}, "in_tree"),
+    Path("leaders", 6, 2, {"TRIBUTARY_LEADERS": "2"}, "in_tree"),
+    Path("kills", 4, 2, {"TRIBUTARY_HOST_ADDRESS": "127.0.0.1", "TRIBUTARY_FAILOVER": "on"}, "", kills=True),
+)
+
+
+class Killer(threading.Thread):
+    """Kills a fabric's aggregation nodes, one after the other, at moments drawn from a seed; one is left."""
+
+    def __init__(self, fabric, seed):
+        super().__init__(daemon=True)
+        self.nodes = fabric.daemons[1:]
+        self.draw = random.Random(seed)
+        self.killed = 0
+        self.over = threading.Event()
+
+    def run(self):
+        self.draw.shuffle(self.nodes)
+        for node in self.nodes[1:]:
+            if self.over.wait(self.draw.uniform(*KILL_AFTER_S)):
+                return
+            node.kill()
+            self.killed += 1
+
+    def end(self):
+        self.over.set()
+        self.join()
+
+
+@contextlib.contextmanager
+def losing_nodes(options, seed):
+    """A fabric whose nodes are killed as long as the context lasts: its settings, and who kills."""
+    with tempfile.TemporaryDirectory(prefix="mpi-fuzz-fabric-") as folder:
+        fabric = Fabric(options.tributary, pathlib.Path(folder), [f"node-{number}" for number in range(NODES)])
+        try:
+            killer = Killer(fabric, seed)
+            killer.start()
+            try:
+                yield {"TRIBUTARY_MANAGER": fabric.manager, "TRIBUTARY_TOKEN_FILE": str(fabric.token)}, killer
+            finally:
+                killer.end()
+        finally:
+            fabric.stop()
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--mpi", choices=programs.MPIS, action="append", help="default: all")
+    parser.add_argument("--venvs", type=pathlib.Path, default=programs.ROOT / ".venv")
+    parser.add_argument("--tributary", type=pathlib.Path, default=programs.ROOT / "target/release/tributary")
+    parser.add_argument("--build", type=pathlib.Path, default=programs.ROOT / "build/mpi-tests")
+    parser.add_argument("--programs", type=int, default=2000, help="of each kind, for each MPI (default %(default)s)")
+    parser.add_argument("--batch", type=int, default=40, help="programs of one launch (default %(default)s)")
+    parser.add_argument("--first", type=int, default=0, help="number of the first program")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--path", choices=[path.name for path in PATHS], action="append", help="default: all in turn")
+    parser.add_argument("--kind", choices=("right", "wrong"), action="append", help="default: both")
+    parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one batch")
+    return parser.parse_args()
+
+
+def batches(options):
+    """What is launched: path, kind, number of the first program, programs. Every path has its turn."""
+    for kind in options.kind or ("right", "wrong"):
+        paths = [path for path in PATHS if path.name in (options.path or (path.name,))
+                 and not (path.kills and kind == "wrong")]
+        first, end = options.first, options.first + options.programs
+        turn = 0
+        while first < end and paths:
+            count = min(options.batch, end - first)
+            yield paths[turn % len(paths)], kind, first, count
+            first += count
+            turn += 1
+
+
+def run_batch(options, place, path, kind, first, count, report):
+    """Runs one batch. Returns the report's counts and how many nodes were killed; raises Failure."""
+    settings = ALWAYS | path.settings | {f"MPI_FUZZ_{kind.upper()}": str(count), "MPI_FUZZ_FIRST": str(first)}
+    command = [options.tributary, "run", "--hosts", str(path.hosts), "--report", report, "--",
+               place["mpirun"], "-n", str(path.ranks), place["folder"] / "fuzz",
+               *programs.arguments_of(argparse.Namespace(sample=None, seed=options.seed, timeout=options.timeout), ())]
+    program = programs.Program("fuzz")
+    killed = 0
+    if path.kills:
+        with losing_nodes(options, options.seed + first) as (fabric, killer):
+            output = programs.run_checked(program, command, mpi_launch.environment(**settings, **fabric), options.timeout)
+        killed = killer.killed
+    else:
+        output = programs.run_checked(program, command, mpi_launch.environment(**settings), options.timeout)
+    counts = programs.read_counts(report, output)
+    if path.counts and counts[path.counts] == 0:
+        raise programs.Failure(f"the report says {path.counts} 0", output)
+    return counts, killed
+
+
+def repeat_command(options, mpi, path, kind, first, count):
+    words = [sys.executable, sys.argv[0], "--tributary", options.tributary, "--mpi", mpi, "--path", path.name,
+             "--kind", kind, "--seed", options.seed, "--first", first, "--programs", count, "--batch", count,
+             "--timeout", f"{options.timeout:g}"]
+    return shlex.join(str(word) for word in words)
+
+
+def run_mpi(options, mpi):
+    """All batches under one MPI; how many failed."""
+    place = programs.prepare(options, mpi, [programs.Program("fuzz")])
+    if place["failed"]:
+        raise SystemExit(f"fuzz.py: fuzz.c does not compile: {place['failed']['fuzz']}")
+    done = {"right": 0, "wrong": 0}
+    kills = failures = 0
+    with tempfile.TemporaryDirectory(prefix="mpi-fuzz-") as folder:
+        report = pathlib.Path(folder) / "report.json"
+        for path, kind, first, count in batches(options):
+            report.unlink(missing_ok=True)
+            started = time.monotonic()
+            try:
+                counts, killed = run_batch(options, place, path, kind, first, count, report)
+            except programs.Failure as failure:
+                failures += 1
+                print(f"{mpi:9} {path.name:13} {kind} {first} to {first + count - 1}  FAILED  {failure}")
+                print("".join(f"    | {line}\n" for line in failure.output.splitlines()[-30:]), end="")
+                print(f"    again: {repeat_command(options, mpi, path, kind, first, count)}", flush=True)
+                continue
+            done[kind] += count
+            kills += killed
+            print(f"{mpi:9} {path.name:13} {kind} {first} to {first + count - 1}  ok  "
+                  f"{time.monotonic() - started:.1f} s  "
+                  + " ".join(f"{key} {counts[key]}" for key in programs.COUNTS)
+                  + (f"  killed {killed}" if path.kills else ""), flush=True)
+    print(f"{mpi:9} seed {options.seed}: {done['right']} right and {done['wrong']} wrong programs passed, "
+          f"{kills} nodes killed, {failures} batches failed", flush=True)
+    return failures
+
+
+def main():
+    options = parse_arguments()
+    options.tributary = options.tributary.absolute()
+    if not os.access(options.tributary, os.X_OK):
+        raise SystemExit(f"fuzz.py: --tributary {options.tributary} can't be run; `make build` first")
+    failures = sum(run_mpi(options, mpi) for mpi in options.mpi or programs.MPIS)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
