@@ -144,7 +144,8 @@ def run_batch(options, place, path, kind, first, count, report):
     killed = 0
     if path.kills:
         with losing_nodes(options, options.seed + first) as (fabric, killer):
-            output = programs.run_checked(program, command, mpi_launch.environment(**settings, **fabric), options.timeout)
+            environment = mpi_launch.environment(**settings, **fabric)
+            output = programs.run_checked(program, command, environment, options.timeout)
         killed = killer.killed
     else:
         output = programs.run_checked(program, command, mpi_launch.environment(**settings), options.timeout)
