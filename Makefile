@@ -65,6 +65,8 @@ test-mpi: build mpi-venvs mpi-further mpi-debian mpi-planted mpi-check-preload m
 	$(PYTHON) tests/mpi/confined.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/starting.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/times.py --tributary $(PROGRAM)
+	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --programs 50 --batch 4
+	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --path kills --kind right --programs 12 --batch 12
 
 test-mpi-fuzz: build mpi-venvs ## Run 2,000 random right MPI programs and 2,000 wrong ones over every path, under both MPIs
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM)
