@@ -1,5 +1,6 @@
 //! What the library takes on a network that nobody has measured, judged by the simulator: it tries every host algorithm
 //! and the tree, and what is taken may be 10 % slower than the fastest of them.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use tributary_algorithms::network::Network;
 use tributary_algorithms::{Algorithm, CollectiveKind};

@@ -1,11 +1,19 @@
 //! Operations from the arguments of Python's calls: what has to fit together, and where it does not.
 
+use std::time::Duration;
+
 use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use tributary_client::{Blocks, Collective, Operation};
 use tributary_wire::{Datatype, Operator};
 
 use crate::buffer::Buffer;
+
+/// A time from Python, which may be anything.
+pub(crate) fn seconds(value: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(value)
+        .map_err(|_| PyValueError::new_err(format!("{value} is no number of seconds to wait")))
+}
 
 /// What an operation uses while it is outstanding.
 #[derive(Default)]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
-use crate::request::seconds;
+use crate::arguments::seconds;
 
 /// How long a thread stays without a callback.
 const IDLE_MAX: Duration = Duration::from_secs(5);

@@ -8,13 +8,13 @@ use pyo3::prelude::*;
 use tributary_client::Context;
 use tributary_rendezvous::Rendezvous;
 
-use crate::arguments::Asked;
+use crate::arguments::{Asked, seconds};
 use crate::bootstrap::Exchange;
 use crate::errors::SetUpError;
 use crate::interrupt;
 use crate::lane::Lane;
 use crate::process::ContextOf;
-use crate::request::{Request, seconds};
+use crate::request::Request;
 use crate::split::split;
 
 /// Ranks that run collectives together.

@@ -1,11 +1,11 @@
 //! `tributary.Request`: a nonblocking operation.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use pyo3::exceptions::{PyTimeoutError, PyValueError};
+use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
 
+use crate::arguments::seconds;
 use crate::errors;
 use crate::interrupt;
 use crate::lane::Lane;
@@ -84,10 +84,4 @@ impl Request {
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("tributary._asyncio")?.call_method1("completion", (slf,))
     }
-}
-
-/// A time from Python, which may be anything.
-pub(crate) fn seconds(value: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(value)
-        .map_err(|_| PyValueError::new_err(format!("{value} is no number of seconds to wait")))
 }
