@@ -165,13 +165,13 @@ mod tests {
         let flow = FlowFindings {
             receiver: "h63".to_owned(),
             is_multicast: true,
-            hold_ns: 1_000_000_000,
-            jitter_ns: 100_000_000,
+            hold_ns: 100_000_000,
+            jitter_ns: 10_000_000,
             loss_ppm: 10_000,
             arrivals: tributary_lab::probe::Arrivals {
                 received: 988_000,
                 disordered: 1_000_000,
-                ways_ns: [1_000_001_000, 1_000_002_000, 1_100_003_000, 1_222_000_999],
+                ways_ns: [100_001_000, 100_002_000, 110_003_000, 122_200_999],
             },
             faults: vec!["1000000 frames out of order".to_owned()],
         };

@@ -43,14 +43,26 @@ impl Member {
 
     /// As [`Bootstrap::allgather`](tributary_client::Bootstrap::allgather).
     pub(crate) fn allgather(&mut self, mine: &[u8], all: &mut [u8]) -> Result<(), RendezvousError> {
-        frame::send(&self.hub, mine).map_err(lost)?;
-        self.receive(all)
+        let sent = frame::send(&self.hub, mine);
+        match sent {
+            Ok(()) => self.receive(all),
+            // Rank 0 ends an exchange without this part if another rank is gone. It has said so before it left.
+            Err(problem) if has_closed(&problem) => match self.receive(all) {
+                Err(RendezvousError::Left { .. }) | Ok(()) => Err(lost(problem)),
+                told => told,
+            },
+            Err(problem) => Err(lost(problem)),
+        }
     }
 
     fn receive(&mut self, bytes: &mut [u8]) -> Result<(), RendezvousError> {
         let answer = frame::receive_answer(&self.hub, bytes).map_err(lost)?;
         answer.map_err(RendezvousError::Told)
     }
+}
+
+fn has_closed(problem: &io::Error) -> bool {
+    matches!(problem.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 fn lost(problem: io::Error) -> RendezvousError {
