@@ -41,7 +41,8 @@ COMMON = """
         dist.destroy_process_group()
 """
 
-# Rank 1 fails in the first attempt; the second goes on from the last checkpoint.
+# Rank 1 fails in the first attempt; the second goes on from the last checkpoint. With Gloo nobody fails: it may find
+# addresses of the first attempt in the store, and not come up again.
 RESTARTED = """
     path, attempt = os.environ["CHECKPOINT"], int(os.environ["TORCHELASTIC_RESTART_COUNT"])
     dist.init_process_group(BACKEND)
@@ -54,7 +55,7 @@ RESTARTED = """
         first = kept["step"]
     assert (first == 3) == (attempt == 1), (first, attempt)
     for number in range(first, 6):
-        if attempt == 0 and number == 3:
+        if BACKEND != "gloo" and attempt == 0 and number == 3:
             dist.barrier()
             if dist.get_rank() == 1:
                 raise RuntimeError("planned")
@@ -116,4 +117,6 @@ def test_losses_are_those_of_gloo(tmp_path, name):
     ours, gloo = losses(tmp_path / "ours", name, "tributary"), losses(tmp_path / "gloo", name, "gloo")
     assert ours.keys() == gloo.keys() and all(len(told) >= 3 for told in ours.values())
     for who in ours:
-        torch.testing.assert_close(torch.tensor(ours[who]), torch.tensor(gloo[who]), rtol=1e-5, atol=1e-7)
+        # After a restart there are losses of the last steps alone.
+        of_gloo = gloo[who][-len(ours[who]):]
+        torch.testing.assert_close(torch.tensor(ours[who]), torch.tensor(of_gloo), rtol=1e-5, atol=1e-7)

@@ -1,6 +1,5 @@
 """Work: what torch.distributed waits for."""
 
-import contextlib
 import functools
 import sys
 import threading
@@ -88,16 +87,8 @@ class TributaryWork(Work):
             self._when_over(lambda: over.set_result(None))
         # None before this one where a thread of C++ asks.
         if is_called_by_torch(sys._getframe().f_back):
-            return self._typed_future()
+            return typed().after(self._future, self._result)
         return self._future
-
-    def _typed_future(self):
-        future = typed().after(self._future, self._result)
-        if self.is_completed():
-            # DDP, with inputs of unequal lengths, takes its value without waiting.
-            with contextlib.suppress(Exception):  # it is in the future
-                torch.jit.wait(future)
-        return future
 
     def _when_over(self, action):
         """Calls `action` once every operation is over and settled."""
