@@ -72,25 +72,6 @@ def test_fsdp2():
     check("fsdp2")
 
 
-def uneven(rank, size, address):
-    torch.set_num_threads(1)
-    dist.init_process_group("tributary", init_method=f"tcp://{address}", rank=rank, world_size=size)
-    network = DistributedDataParallel(model())
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.05)
-    # DDP counts who is still there before it divides, in C++.
-    with network.join(divide_by_initial_world_size=False):
-        for _ in range(20 + 200 * rank):
-            optimizer.zero_grad()
-            network(batch(0)).square().mean().backward()
-            optimizer.step()
-    return [parameter.sum().item() for parameter in network.parameters()]
-
-
-def test_inputs_of_unequal_lengths():
-    first, *others = ranks.run(uneven, RANKS)
-    assert all(other == first for other in others)
-
-
 def test_torchrun_and_the_example():
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port",
                 ranks.free_address().split(":")[1]]
