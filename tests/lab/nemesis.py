@@ -286,7 +286,9 @@ def await_rounds(folder, program, rounds):
 
 
 def print_heard(events):
-    """How long ranks took to hear, by kind of event."""
+    """How long ranks took to hear, by kind of event, if there were such events."""
+    if not any(event.kind in RANK_KINDS for event in events):
+        return
     print(f"{'event of a rank':<36} {'jobs':>5} {'ranks':>6} {'median ms':>10} {'longest ms':>11} {'above 1 s':>10}")
     for kind in RANK_KINDS:
         jobs = [event.heard for event in events if event.kind == kind]
