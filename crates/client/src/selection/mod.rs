@@ -320,8 +320,11 @@ impl Selection {
         let measured = rule.map(|rule| rule.algorithm).unwrap_or_default();
         let preferred = self.model.preferred(kind, self.hosts, measured);
         let algorithm = preferred.unwrap_or_else(|| match &mut self.predictor {
-            Some(predictor) => predictor.algorithm(kind, piece_bytes),
-            None => self.model.algorithm(kind, self.hosts, piece_bytes),
+            // Constants that were measured here tell more than prices of a kind of network.
+            Some(predictor) if self.model.measured_costs().is_none() => {
+                predictor.algorithm(kind, piece_bytes)
+            }
+            _ => self.model.algorithm(kind, self.hosts, piece_bytes),
         });
         Path::Direct(DirectPath { algorithm, leaders, sub_partitions })
     }

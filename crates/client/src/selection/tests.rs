@@ -145,6 +145,28 @@ fn on_a_network_the_model_decides_and_names_the_radix() {
 }
 
 #[test]
+fn constants_that_were_measured_overrule_the_prices_of_a_kind_of_network() {
+    let costs = tributary_tuning::CostsRow {
+        network_startup_ns: 15_000.0,
+        network_ns_per_byte: 0.8,
+        memory_startup_ns: 200.0,
+        memory_ns_per_byte: 0.08,
+        reduce_ns_per_byte: 0.1,
+    };
+    let algorithm = |costs| {
+        let tuning = Tuning { costs, ..Tuning::default() };
+        let hosts = Hosts { count: 16, network: Some(Network::Cloud), ranks: 16 };
+        let decision = Decision::new(&settings(&[MANAGER]), &tuning, hosts);
+        match Selection::between_hosts(decision, opened(16)).path(&allreduce(2)) {
+            Path::Direct(direct) => direct.algorithm,
+            path => panic!("{path:?}"),
+        }
+    };
+    assert_eq!(algorithm(Some(costs)), Algorithm::RecursiveDoubling);
+    assert_eq!(algorithm(None), Algorithm::RecursiveKing { radix: 4 });
+}
+
+#[test]
 fn rules_decide_by_length_and_the_default_method_elsewhere() {
     let rules =
         [rule(8, Method::Direct, 1), rule(4096, Method::Tree, 1), rule(65536, Method::Direct, 4)];
