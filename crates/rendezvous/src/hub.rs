@@ -69,7 +69,7 @@ impl Hub {
         self.tell(received, all)
     }
 
-    /// The parts of rank 1 and up, in the order in which they come. Whoever is gone ends the exchange, also while others
+    /// The parts of rank 1 and up, in the order in which they come. A rank that is gone ends the exchange, also while others
     /// are late.
     fn receive(&mut self, len_bytes: usize, parts: &mut [u8]) -> Result<(), RendezvousError> {
         let until = Instant::now() + self.timeout;

@@ -28,7 +28,7 @@ impl EndId {
     }
 }
 
-/// Who reads at an end.
+/// The process that reads at an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Rank(u32),

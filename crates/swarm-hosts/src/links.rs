@@ -1,6 +1,6 @@
 //! Direct links of a leader, as the host library drives them.
 //!
-//! Who calls, who rings, and when a wait for a call is over, is the product's
+//! Which host calls, which rings, and when a wait for a call is over, is the product's
 //! ([`tributary_waits::contact`]). What is done with connections is modelled after `inter-host::direct`.
 
 use rand::RngExt;
@@ -231,7 +231,7 @@ impl System<'_> {
         }
     }
 
-    /// Connects to a host. Whoever listens there finds the call later, and what was said over it. None if it is refused at
+    /// Connects to a host. The host that listens there finds the call later, and what was said over it. None if it is refused at
     /// once.
     fn call(&mut self, place: Place, host: u32, is_ring: bool) -> Option<EndId> {
         let target = (place.0, host);
@@ -376,7 +376,7 @@ impl System<'_> {
         at_fault
     }
 
-    /// Everybody was told why this leader can't go on. Who has called since is told as well.
+    /// All hosts were told why this leader can't go on. It also tells those that have called since.
     pub(super) fn end_told(&mut self, place: Place) {
         if !self.processes[self.leading_rank(place) as usize].is_alive {
             return;

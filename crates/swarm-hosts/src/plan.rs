@@ -38,7 +38,7 @@ pub(super) enum Carry {
     Links(Course),
 }
 
-/// Who speaks to whom over direct links.
+/// Which hosts speak to each other over direct links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Course {
     Linear { root: u32 },

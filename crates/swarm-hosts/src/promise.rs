@@ -7,7 +7,7 @@ use super::{Communicator, System, Violation};
 const PROMISE_NS: u64 = 1_000_000_000;
 
 impl System<'_> {
-    /// Whoever waits for somebody who is gone may not do so for long.
+    /// A rank that waits for one that is gone may not wait for long.
     pub(super) fn check_promise(&mut self, id: SeatId) {
         let communicator = &self.communicators[id.0 as usize];
         let hub = self.plan.communicators[id.0 as usize].hub;

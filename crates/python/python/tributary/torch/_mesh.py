@@ -36,7 +36,7 @@ class Mesh:
     def __init__(self, group, on_frame, on_lost, on_time):
         self._own, self._on_frame, self._on_lost, self._on_time = group.rank, on_frame, on_lost, on_time
         self._secret = os.urandom(16)
-        # Who reads this in this process's memory has found the process that it looks for.
+        # A peer that reads this in this process's memory has found the process that it looks for.
         self._readable = ctypes.create_string_buffer(self._secret, 16)
         self._listener, host = listen(group)
         port = self._listener.getsockname()[1] if self._listener else 0
