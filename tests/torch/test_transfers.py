@@ -5,6 +5,7 @@ import datetime
 import os
 import signal
 import threading
+import time
 
 import pytest
 import torch
@@ -44,6 +45,31 @@ def any_tags(rank, size, address):
 
 def test_tags_cost_nothing():
     ranks.run(any_tags, 2)
+
+
+def leave_slowly(rank, size, address):
+    """The thread that leaves is held up at each of its steps, so that the thread that serves transfers runs ahead."""
+    join(rank, size, address)
+    if rank == 0:
+        dist.send(torch.ones(1), 1)
+        write = os.eventfd_write
+
+        def write_late(*arguments):
+            time.sleep(0.2)
+            write(*arguments)
+
+        os.eventfd_write = write_late
+        dist.destroy_process_group()
+        return None
+    dist.recv(torch.zeros(1), 0)
+    with pytest.raises(tributary.RankLostError) as caught:
+        dist.recv(torch.zeros(1), 0)
+    return str(caught.value)
+
+
+def test_rank_that_leaves_is_not_overtaken_by_its_own_thread():
+    _, told = ranks.run(leave_slowly, 2)
+    assert "it has left the group" in told
 
 
 def order(rank, size, address):

@@ -63,23 +63,23 @@ class Mesh:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="tributary-transfers", daemon=True)
                 self._thread.start()
-        os.eventfd_write(self._wake, 1)
+            os.eventfd_write(self._wake, 1)
 
     def leave(self, is_aborted):
         """Tells the other ranks, and closes everything."""
+        if self._process != os.getpid():
+            return
         with self._lock:
             if self._has_left:
                 return
+            # Both at once: the mesh's thread ends when it finds that this rank has left and that nothing is posted.
             self._has_left = True
+            self._posted.append(lambda: self._say_goodbye(ABORT if is_aborted else LEAVE))
             thread = self._thread
-        if self._process != os.getpid():
-            return
+            os.eventfd_write(self._wake, 1)
         if thread is None:
             self._close()
-            return
-        self._posted.append(lambda: self._say_goodbye(ABORT if is_aborted else LEAVE))
-        os.eventfd_write(self._wake, 1)
-        if thread is not threading.current_thread():
+        elif thread is not threading.current_thread():
             thread.join(2 * LEAVE_S)
 
     # On the mesh's thread.
@@ -134,7 +134,8 @@ class Mesh:
             self._run()
         except BaseException as error:
             # A fault of this module. Nobody may wait for a thread that is gone.
-            self._has_left = True
+            with self._lock:
+                self._has_left = True
             for rank in set(range(len(self._cards))) - {self._own}:
                 self._lose(rank, LinkLostError(f"this rank's transfers have failed: {error!r}"))
             raise
@@ -259,7 +260,9 @@ class Mesh:
         if self._listener:
             self._listener.close()
         self._selector.close()
-        os.close(self._wake)
+        # A thread that has the lock may be about to write to the descriptor, which must not be another file's by then.
+        with self._lock:
+            os.close(self._wake)
 
 
 def listen(group):
