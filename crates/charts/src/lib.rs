@@ -4,9 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod chart;
-mod raster;
 mod table;
 
 pub use chart::{Axis, Chart, DrawingError, Mark, Quantity, Scale, Series};
-pub use raster::png;
 pub use table::{Cell, Table};

@@ -199,8 +199,5 @@ fn write_files(directory: &Path, figure: &Figure, compared: &Compared) -> anyhow
     if !compared.table.rows.is_empty() {
         write("published.csv", compared.table.csv().as_bytes())?;
     }
-    let svg = figure.chart.svg(&figure.title, &compared.captions)?;
-    write("svg", svg.as_bytes())?;
-    write("png", &tributary_charts::png(&svg)?)?;
-    Ok(())
+    write("svg", figure.chart.svg(&figure.title, &compared.captions)?.as_bytes())
 }

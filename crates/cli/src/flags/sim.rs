@@ -81,7 +81,7 @@ pub(crate) struct FigureFlags {
     #[arg(long)]
     pub(crate) list: bool,
 
-    /// Directory for NAME.csv, .txt, .svg and .png; created if it does not exist
+    /// Directory for NAME.csv, .txt and .svg; created if it does not exist
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) out: Option<PathBuf>,
 
