@@ -17,12 +17,15 @@ $(PACKAGES_STAMP):
 OLD_GLIBC := 2.17
 MACHINE := $(shell uname -m)
 PORTABLE_TARGET := $(MACHINE)-unknown-linux-gnu
-PORTABLE_DIR = $(CARGO_TARGET_DIR)/$(PORTABLE_TARGET)/release
+# A folder of its own: while it is compiled, Cargo keeps the usual one free for others.
+PORTABLE_BUILDS := $(CARGO_TARGET_DIR)/portable
+PORTABLE_DIR := $(PORTABLE_BUILDS)/$(PORTABLE_TARGET)/release
 # What a make needs to build as packages are built.
 PORTABLE = PATH="$(CURDIR)/$(VENV_packages)/bin:$$PATH" $(MAKE) --no-print-directory \
 	CARGO_RELEASE="cargo-zigbuild zigbuild --release --locked --target $(PORTABLE_TARGET).$(OLD_GLIBC)" \
 	CC="python-zig cc -target $(MACHINE)-linux-gnu.$(OLD_GLIBC)" \
-	MPI_UNWINDER=-lunwind RELEASE_DIR=$(PORTABLE_DIR) MPI_OBJECT_DIR=$(PORTABLE_DIR)/mpi
+	MPI_UNWINDER=-lunwind CARGO_TARGET_DIR=$(PORTABLE_BUILDS) RELEASE_DIR=$(PORTABLE_DIR) \
+	MPI_OBJECT_DIR=$(PORTABLE_DIR)/mpi
 
 .PHONY: portable wheel test-wheel
 portable: $(PACKAGES_STAMP)

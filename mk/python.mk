@@ -63,8 +63,12 @@ $(TORCH_STAMP):
 		{ echo "test-torch: torch $(TORCH_VERSION) can't be installed; nothing of tests/torch was tried" >&2; exit 1; }
 	@touch $@
 
-.PHONY: torch-venv test-torch bench-torch
-torch-venv: python-package $(TORCH_STAMP)
+# The wheel that is tested: of this machine, or with TORCH_WHEEL=wheel the one for others.
+TORCH_WHEEL := wheel-here
+.PHONY: torch torch-venv test-torch bench-torch
+torch: $(TORCH_STAMP)
+
+torch-venv: $(TORCH_WHEEL) $(TORCH_STAMP)
 	$(VENV_torch)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall \
 		build/wheels/tributary-*.whl
 

@@ -11,6 +11,8 @@ import traceback
 FOREIGN = ("TRIBUTARY_MANAGER", "TRIBUTARY_REPORT", "TRIBUTARY_OFFLOAD", "TRIBUTARY_HOSTS", "LD_PRELOAD")
 # A watchdog, not a bound: far longer than any test takes.
 TIMEOUT_S = 120
+# What the server of ranks imports once, before it forks them: torch alone takes seconds.
+PRELOADED = ["numpy", "torch"]
 
 
 class Died(Exception):
@@ -54,13 +56,14 @@ def run(function, ranks, *arguments, environment=None):
 
     Fails with its traceback if a rank raises, and if one is not done in time.
     """
-    spawn = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
     arguments = (ranks, free_address(), *arguments)
     children = []
     for rank in range(ranks):
-        answers, answer = spawn.Pipe(duplex=False)
+        answers, answer = context.Pipe(duplex=False)
         task = (answer, function, rank, arguments, environment or {})
-        process = spawn.Process(target=serve, args=task)
+        process = context.Process(target=serve, args=task)
         process.start()
         answer.close()
         children.append((process, answers))
