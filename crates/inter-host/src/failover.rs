@@ -23,7 +23,7 @@ use std::time::Duration;
 pub use tributary_protocol::failover::is_tree_lost;
 use tributary_report::Counters;
 use tributary_wire::Epoch;
-use tributary_wire::frame::{Abort, AbortReason};
+use tributary_wire::frame::{Abort, AbortReason, Disagreement};
 
 use crate::direct::DirectLinks;
 use crate::operation::{InterHost, InterHostOperation};
@@ -478,6 +478,10 @@ impl InterHost for FailoverTree {
 
     fn host_at_fault(&self, _: &Abort) -> Option<usize> {
         self.failed.and_then(|(_, host)| host)
+    }
+
+    fn disagreement(&self) -> Option<Disagreement> {
+        self.means.as_ref()?.links.disagreement()
     }
 
     fn abort(&mut self, reason: AbortReason) {

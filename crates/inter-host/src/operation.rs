@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use tributary_algorithms::{Algorithm, Collective, Order};
+use tributary_algorithms::{Algorithm, Collective, CollectiveKind, Order};
 use tributary_shm_collectives::{Blocks, Combine, PeerCheck, Waiter};
 use tributary_tuning::Method;
-use tributary_wire::frame::{Abort, AbortReason};
+use tributary_wire::frame::{Abort, AbortReason, Disagreement};
 use tributary_wire::{Datatype, Operator};
 
 /// One collective between the leaders of hosts, as one leader sees it.
@@ -17,6 +17,9 @@ use tributary_wire::{Datatype, Operator};
 pub struct InterHostOperation {
     /// Its root, if it has one, is a host.
     pub collective: Collective,
+    /// The collective of the program that this is a part of. Hosts have to agree on that, too: parts of different ones may
+    /// look alike.
+    pub called: CollectiveKind,
     /// How elements combine.
     pub operator: Operator,
     /// What an element is.
@@ -64,6 +67,7 @@ impl InterHostOperation {
     /// No hosts' vectors, but the hosts' meeting.
     pub const BARRIER: Self = Self {
         collective: Collective::Barrier,
+        called: CollectiveKind::Barrier,
         operator: Operator::Barrier,
         datatype: Datatype::U8,
         elements: 0,
@@ -121,6 +125,12 @@ pub trait InterHost {
 
     /// The host that an abort of this method blames, by its number in the communicator.
     fn host_at_fault(&self, abort: &Abort) -> Option<usize>;
+
+    /// What two hosts called, by their numbers in the communicator, if the group has failed because they did not call the
+    /// same and this method can tell.
+    fn disagreement(&self) -> Option<Disagreement> {
+        None
+    }
 
     /// Tells the other hosts that this one can't go on.
     fn abort(&mut self, reason: AbortReason);

@@ -5,6 +5,7 @@
 //!
 //! - [`exchange`]: a communicator's set-up.
 //! - [`contact`]: the link between two hosts.
+//! - [`question`]: whether two hosts are in the same operation.
 //! - [`pipeline`]: a stream and the ranks of a host, and when its lock is asked for.
 //! - [`awaited`]: what a rank looks at while it waits.
 #![no_std]
@@ -16,6 +17,7 @@ pub mod awaited;
 pub mod contact;
 pub mod exchange;
 pub mod pipeline;
+pub mod question;
 
 #[cfg(feature = "planted-bugs")]
 use tributary_failover::planted;

@@ -5,6 +5,7 @@
 //! which every code is known and the lengths agree, or an error that says what is wrong.
 
 mod authentication;
+mod called;
 mod layout;
 mod shape;
 mod stream;
@@ -19,6 +20,7 @@ use crate::{
 };
 
 pub use authentication::{CODE_BYTES, announces_code, announcing_code, without_code};
+pub use called::{Called, Disagreement, Waiting};
 pub use layout::CAPABILITY_OFFSET;
 pub use shape::{Shape, ShapeError};
 pub use stream::{STREAM_BYTES_MAX, StreamRequest, StreamShape, StreamShapeError};
@@ -108,6 +110,10 @@ pub enum Message {
     ChunkResult(Part),
     /// Up: everyone below has every result of the stream.
     StreamDone(OperationNumber),
+    /// Between hosts that are joined directly: the sender waits for the receiver, and says in what.
+    Waiting(Waiting),
+    /// Between hosts that are joined directly: the group has failed because members called different operations.
+    Disagreement(Disagreement),
 }
 
 /// Who at or below one child receives what is sent to the group's multicast address.

@@ -2,8 +2,9 @@
 //! enums and with encoded frames, in both directions.
 
 use tributary_wire::frame::{
-    Abort, AbortReason, DecodeError, Edge, HEADER_BYTES, Header, MAGIC, Message, Part,
-    RetransmitState, STREAM_BYTES_MAX, Shape, StreamRequest, StreamShape, Target, Versions,
+    Abort, AbortReason, Called, DecodeError, Disagreement, Edge, HEADER_BYTES, Header, MAGIC,
+    Message, Part, RetransmitState, STREAM_BYTES_MAX, Shape, StreamRequest, StreamShape, Target,
+    Versions, Waiting,
 };
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
@@ -97,6 +98,8 @@ fn fields_fill_the_header_without_gap_or_overlap() {
     assert_eq!(end, HEADER_BYTES);
 }
 
+const CALLED: Called = Called { collective: 3, operator: Operator::Sum, datatype: Datatype::F64 };
+
 fn message(kind: &str) -> Message {
     let abort = Abort { reason: AbortReason::Misbehaved, at_fault: EndpointId(9) };
     match kind {
@@ -125,6 +128,15 @@ fn message(kind: &str) -> Message {
         "chunk" => Message::Chunk(part(Target::Member(EndpointId(5)))),
         "chunk result" => Message::ChunkResult(part(Target::Member(EndpointId(5)))),
         "stream done" => Message::StreamDone(OperationNumber(3)),
+        "waiting" => Message::Waiting(Waiting {
+            operation: OperationNumber(3),
+            called: CALLED,
+            digest: 0xEEEE_EEEE,
+        }),
+        "disagreement" => Message::Disagreement(Disagreement {
+            members: [EndpointId(5), EndpointId(6)],
+            called: [CALLED; 2],
+        }),
         other => panic!("{other} is no kind"),
     }
 }
@@ -132,7 +144,7 @@ fn message(kind: &str) -> Message {
 #[test]
 fn kinds_have_their_codes_and_set_their_fields_only() {
     let rows = table("Kinds");
-    assert_eq!(rows.len(), 17);
+    assert_eq!(rows.len(), 19);
     let common = ["magic", "version", "kind", "group", "epoch", "child", "capability"];
     let parts = "operation segment sequence elements target datatype operator has-data payload-bytes attempt";
     for row in &rows {

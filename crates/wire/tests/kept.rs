@@ -7,8 +7,8 @@ use std::num::NonZeroU16;
 use std::path::Path;
 
 use tributary_wire::frame::{
-    Abort, AbortReason, Edge, Header, Message, Part, RetransmitState, Shape, StreamRequest,
-    StreamShape, Subscription, Target, Versions, announcing_code,
+    Abort, AbortReason, Called, Disagreement, Edge, Header, Message, Part, RetransmitState, Shape,
+    StreamRequest, StreamShape, Subscription, Target, Versions, Waiting, announcing_code,
 };
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
@@ -79,6 +79,12 @@ fn messages() -> Vec<(String, Message)> {
     let shape = StreamShape::new(Operator::Sum, Datatype::F64, 0x0807_0605).expect("1 GiB");
     let request = StreamRequest { operation, shape, target: Target::All };
     add("stream-request", Message::StreamRequest(request));
+    let [one, other] = [(3, Operator::Broadcast, Datatype::U8), (1, Operator::Max, Datatype::F64)]
+        .map(|(collective, operator, datatype)| Called { collective, operator, datatype });
+    add("waiting", Message::Waiting(Waiting { operation, called: one, digest: 0x5152_5354 }));
+    let members = [EndpointId(0x6162_6364), EndpointId(0x6566_6768)];
+    let disagreement = Disagreement { members, called: [one, other] };
+    add("disagreement", Message::Disagreement(disagreement));
     for operator in Operator::ALL {
         for datatype in Datatype::ALL {
             if Shape::new(operator, datatype, 6).is_ok() {

@@ -223,12 +223,15 @@ impl Planner<'_> {
             let clear = Local::Clear { vector: all, len_bytes, kept_first, kept_end };
             plan.push(Stage::Local(clear));
         }
+        let called = self.operation.collective.kind();
+        let (operator, datatype) = (Operator::BitOr, Datatype::U8);
         let operation = InterHostOperation {
             collective: Collective::Allgather,
-            operator: Operator::BitOr,
-            datatype: Datatype::U8,
+            called,
+            operator,
+            datatype,
             elements: len_bytes as u64,
-            element_bytes: Datatype::U8.size_bytes(),
+            element_bytes: datatype.size_bytes(),
             order: algorithms::Order::Any,
             parts: Blocks::At(cuts.as_ptr()),
             kernel: None,

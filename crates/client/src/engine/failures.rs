@@ -1,10 +1,12 @@
 //! How a communicator ends at one rank: of itself, by a failure, or because the program gives it up.
 //! Whoever learns first tells the ranks of its host and, at leaders, the other hosts.
 
+use tributary_algorithms::CollectiveKind;
 use tributary_inter_host::PairNumber;
 use tributary_shm_collectives::{CallKind, Called, Lost, LostCause};
 use tributary_tuning::Method;
-use tributary_wire::frame::{Abort, AbortReason};
+use tributary_wire::frame::{self, Abort, AbortReason, Disagreement};
+use tributary_wire::{Datatype, Operator};
 
 use super::Engine;
 use crate::operation::CollectiveError;
@@ -59,13 +61,28 @@ impl Engine {
 
     /// An inter-host method failed. The other ranks of this host are told.
     pub(super) fn on_abort(&mut self, method: Method, abort: Abort) -> CollectiveError {
-        let host = self.methods.method(method).host_at_fault(&abort);
+        let failed = self.methods.method(method);
+        let (host, disagreement) = (failed.host_at_fault(&abort), failed.disagreement());
         let host = host.and_then(|index| self.placement.hosts.get(index).cloned());
         if let Some(group) = &mut self.host {
             group.fail(abort.reason as u32);
         }
-        let error = self.between_hosts(method, abort.reason, host);
+        let error = disagreement
+            .and_then(|told| self.disagreement_of(told))
+            .unwrap_or_else(|| self.between_hosts(method, abort.reason, host));
         self.fail(error)
+    }
+
+    /// Two hosts called different operations: so did their leaders. None if there are no such hosts.
+    fn disagreement_of(&self, told: Disagreement) -> Option<CollectiveError> {
+        let Disagreement { members: [one, other], called } = told;
+        let leader = |host: u32| {
+            let is_there = host < self.placement.host_count();
+            is_there.then(|| self.placement.ranks_of(host)[0])
+        };
+        let ranks = [leader(one.0)?, leader(other.0)?];
+        let calls = called.map(describe_between);
+        Some(CollectiveError::Disagreement { label: self.label.clone(), ranks, calls })
     }
 
     fn between_hosts(
@@ -84,7 +101,11 @@ impl Engine {
 
 /// What a rank called, in words: `an allreduce (sum of i32)`.
 fn describe(called: Called) -> String {
-    let collective = match called.kind {
+    with_pair(name(called.kind), PairNumber(u32::from(called.kernel)).pair())
+}
+
+fn name(kind: CallKind) -> &'static str {
+    match kind {
         CallKind::Unknown => "another collective",
         CallKind::Allreduce => "an allreduce",
         CallKind::Reduce => "a reduce",
@@ -97,8 +118,29 @@ fn describe(called: Called) -> String {
         CallKind::Scatter => "a scatter",
         CallKind::Scan => "a scan",
         CallKind::Exscan => "an exclusive scan",
+    }
+}
+
+/// The same of what another host called.
+fn describe_between(called: frame::Called) -> String {
+    let frame::Called { collective, operator, datatype } = called;
+    let collective = match CollectiveKind::from_number(collective.into()) {
+        None => CallKind::Unknown,
+        Some(CollectiveKind::Allreduce) => CallKind::Allreduce,
+        Some(CollectiveKind::Reduce) => CallKind::Reduce,
+        Some(CollectiveKind::Broadcast) => CallKind::Broadcast,
+        Some(CollectiveKind::Barrier) => CallKind::Barrier,
+        Some(CollectiveKind::ReduceScatter) => CallKind::ReduceScatter,
+        Some(CollectiveKind::Allgather) => CallKind::Allgather,
+        Some(CollectiveKind::Scan) => CallKind::Scan,
+        Some(CollectiveKind::Exscan) => CallKind::Exscan,
     };
-    match PairNumber(u32::from(called.kernel)).pair() {
+    let is_reduction = operator.is_reduction();
+    with_pair(name(collective), is_reduction.then_some((operator, datatype)))
+}
+
+fn with_pair(collective: &str, pair: Option<(Operator, Datatype)>) -> String {
+    match pair {
         Some((operator, datatype)) => {
             format!("{collective} ({} of {})", operator.name(), datatype.name())
         }

@@ -185,7 +185,7 @@ impl MultiLeader {
 
 #[cfg(test)]
 mod tests {
-    use tributary_algorithms::{Algorithm, Order};
+    use tributary_algorithms::{Algorithm, CollectiveKind, Order};
     use tributary_wire::{Datatype, Operator};
 
     use super::*;
@@ -195,6 +195,7 @@ mod tests {
         let kernel = kernel(Operator::Sum, Datatype::F64).unwrap();
         let whole = InterHostOperation {
             collective: Collective::Allreduce,
+            called: CollectiveKind::Allreduce,
             operator: Operator::Sum,
             datatype: Datatype::F64,
             elements,

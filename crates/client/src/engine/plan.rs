@@ -308,6 +308,7 @@ impl Planner<'_> {
         let has_parts = collective == Collective::ReduceScatter;
         InterHostOperation {
             collective,
+            called: self.operation.collective.kind(),
             operator,
             datatype,
             elements,

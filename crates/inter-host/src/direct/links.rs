@@ -4,10 +4,11 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use tributary_transport::Sent;
-use tributary_wire::frame::{Abort, AbortReason};
+use tributary_wire::frame::{Abort, AbortReason, Disagreement};
 use tributary_wire::{EndpointId, Epoch};
 
-use super::failure::Failure;
+use super::calls::Calls;
+use super::failure::{Failure, Verdict};
 use super::identity::Identity;
 use super::listener::Listener;
 use super::peers::Peers;
@@ -18,15 +19,18 @@ use crate::operation::{InterHost, InterHostOperation};
 /// How long a graceful close may take: to leave this process, and after a failure to arrive.
 const GRACE_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// Up to so many hosts, one that fails tells all others.
+const TOLD_HOSTS_MAX: u32 = 16;
+
 /// This host's place among the others.
 pub struct DirectLinks {
     hosts: u32,
     pub(super) peers: Peers,
     running: Option<Running>,
     workspace: Workspace,
-    /// Operations started, which numbers them alike at all hosts.
-    started: u32,
-    pub(super) failed: Option<Abort>,
+    /// Operations started, numbered alike at all hosts.
+    calls: Calls,
+    pub(super) failed: Option<Verdict>,
 }
 
 // SAFETY: the pointers are followed only while an operation runs, whose buffers its caller has
@@ -46,7 +50,7 @@ impl DirectLinks {
             peers: Peers::new(me, identity, listener, addresses),
             running: None,
             workspace: Workspace::default(),
-            started: 0,
+            calls: Calls::default(),
             failed: None,
         }
     }
@@ -113,33 +117,45 @@ impl DirectLinks {
     }
 
     fn fail(&mut self, failure: Failure) -> Abort {
-        let abort = self.peers.explain(failure);
+        let verdict = self.peers.explain(failure);
+        let abort = verdict.abort;
         if let Failure::Ended(host) = failure {
             self.peers.call_again(host);
         }
+        let is_untold = |host: &u32| *host != abort.at_fault.0 || verdict.has_living_culprit();
+        let me = self.peers.me();
+        let later = (0..self.hosts).filter(|host| may_call_later(me, *host, self.hosts));
         let partners = self.workspace.schedules.all_peers();
-        let untold = partners.filter(|host| *host != abort.at_fault.0);
-        untold.for_each(|host| self.peers.reach_to_tell(host));
+        later.chain(partners).filter(is_untold).for_each(|host| self.peers.reach_to_tell(host));
         self.running = None;
-        self.failed = Some(abort);
-        wait_for_grace(|| self.peers.spread(abort));
+        self.failed = Some(verdict);
+        wait_for_grace(|| self.peers.spread(verdict));
         self.peers.end_untold();
         abort
+    }
+
+    /// Says what this host called to those that it has waited for a while for.
+    fn ask(&mut self) {
+        let Some(running) = &self.running else { return };
+        let call = running.call();
+        running.awaited().into_iter().chain(running.unsent()).for_each(|host| {
+            self.peers.ask(host, call);
+        });
     }
 }
 
 impl InterHost for DirectLinks {
     unsafe fn start(&mut self, operation: &InterHostOperation) -> Result<(), Abort> {
         debug_assert!(self.running.is_none(), "operations of a communicator run one by one");
-        if let Some(abort) = self.failed {
-            return Err(abort);
+        if let Some(verdict) = self.failed {
+            return Err(verdict.abort);
         }
         let me = self.peers.me();
         let Found { index, is_new } = self.workspace.schedules.look_up(operation, me, self.hosts);
+        let call = self.calls.begin(operation);
         // SAFETY: the buffers are valid until the operation is over, as the caller promises.
         self.running =
-            Some(unsafe { Running::new(operation, me, index, self.started, &mut self.workspace) });
-        self.started = self.started.wrapping_add(1);
+            Some(unsafe { Running::new(operation, me, index, call, &mut self.workspace) });
         if !is_new {
             return Ok(());
         }
@@ -151,9 +167,9 @@ impl InterHost for DirectLinks {
     }
 
     fn poll(&mut self) -> Result<bool, Abort> {
-        if let Some(abort) = self.failed {
+        if let Some(verdict) = self.failed {
             self.running = None;
-            return Err(abort);
+            return Err(verdict.abort);
         }
         let Some(running) = &mut self.running else { return Ok(true) };
         // A message counts as sent once its link has taken it, of which the kernel may have left a
@@ -177,11 +193,22 @@ impl InterHost for DirectLinks {
     }
 
     fn check(&mut self) {
-        if self.failed.is_none()
-            && let Err(failure) = self.peers.check()
-        {
-            self.fail(failure);
+        if self.failed.is_some() {
+            return;
         }
+        let awaited = self.running.as_ref().and_then(Running::awaited);
+        let checked =
+            self.peers.check().and_then(|()| self.peers.compare_calls(&self.calls, awaited));
+        match checked {
+            Ok(()) => self.ask(),
+            Err(failure) => {
+                self.fail(failure);
+            }
+        }
+    }
+
+    fn disagreement(&self) -> Option<Disagreement> {
+        self.failed?.disagreement
     }
 
     fn host_at_fault(&self, abort: &Abort) -> Option<usize> {
@@ -200,6 +227,14 @@ impl InterHost for DirectLinks {
             wait_for_grace(|| self.peers.flush() == Sent::Taken);
         }
     }
+}
+
+/// Whether host `other` may have an operation to come in which it needs host `me`, as far as one can tell: it would find
+/// nobody there, and blame the wrong one. Most schedules lead over distances that are powers of two.
+fn may_call_later(me: u32, other: u32, hosts: u32) -> bool {
+    let distance = me.abs_diff(other);
+    let is_near = distance.is_power_of_two() || (hosts - distance).is_power_of_two();
+    distance > 0 && (hosts <= TOLD_HOSTS_MAX || is_near)
 }
 
 /// Tries until it succeeds, for as long as a graceful close may take.

@@ -33,9 +33,13 @@
 //! # Failure
 //!
 //! A link that ends without a `Leave` is a failure, unless it stands by. The host that finds it sends an `Abort`, which names
-//! the host at fault, to all hosts that it has a link to, and rings at those that should have called to tell them. They
+//! the host at fault, to all hosts that it has a link to, and calls or rings at others that may come to it later. They
 //! pass it on. A host that waits long
 //! checks all its links; a host that waits for nothing learns of the failure at its next operation.
+//!
+//! Hosts that call different operations carry out different schedules, and may wait for each other in a circle. So a host
+//! that has waited for a while says to the one that it waits for what it called; the other compares
+//! ([`calls`]). The failure that follows tells what two hosts called.
 //!
 //! A host that was told ends its links, so an ended link alone does not prove a fault. Unread input is
 //! searched for an `Abort` first, on that link and then on the others. A host closes its links only when
@@ -43,6 +47,7 @@
 //! named: it died, or its `Abort` was lost with the link, or it was called after it had left.
 
 mod address;
+mod calls;
 mod contribution;
 mod failure;
 mod identity;

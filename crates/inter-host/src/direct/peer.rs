@@ -2,10 +2,14 @@
 
 use tributary_transport::{Link, ReceiveError, SendError, Sent, TcpLink};
 use tributary_waits::contact::{Contact, Next};
-use tributary_wire::frame::{Abort, AbortReason, Edge, Header, Message, Part, Version, Versions};
+use tributary_waits::question::Question;
+use tributary_wire::frame::{
+    Abort, AbortReason, Edge, Header, Message, Part, Version, Versions, Waiting,
+};
 use tributary_wire::{EndpointId, Epoch};
 
-use super::failure::Failure;
+use super::calls::Call;
+use super::failure::{Failure, Verdict};
 use super::identity::Identity;
 
 /// The version of frames on these links: the processes of a job are of one build.
@@ -13,6 +17,9 @@ pub(super) const VERSION: Version = Versions::SPOKEN.newest;
 
 /// Most frames thrown away of one link in one round of spreading the news.
 const DISCARDED_FRAMES_MAX: u32 = 64;
+
+/// Most questions read of one link in one round.
+const QUESTIONS_MAX: u32 = 16;
 
 /// What is known of one other host.
 pub(super) struct Peer {
@@ -31,10 +38,32 @@ pub(super) struct Peer {
     pub(super) held: Option<(Part, Vec<u8>)>,
     /// The payload of the held frame that was handed out last.
     pub(super) handed_out: Vec<u8>,
+    /// What this host has asked it.
+    question: Question,
+    /// What it waits for this host in, and has not been compared.
+    pub(super) asked: Option<Asked>,
     /// This host rings there, until it is called.
     ring: Option<Ring>,
     /// The host has rung here. Kept, because the end of it would say that this process is gone.
     pub(super) rung: Option<Rung>,
+}
+
+/// The question of a host that waits for this one.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) call: Call,
+    /// It came over the link, behind everything that the host had sent before.
+    pub(super) is_behind_frames: bool,
+}
+
+/// What a host says in a frame.
+pub(super) enum Said {
+    /// A part of an operation.
+    Part(Part),
+    /// It waits for this host.
+    Waits(Call),
+    /// It leaves.
+    Leaves,
 }
 
 /// A call of this host's own to one with a lower number, whose part it is to call: to raise the alarm, or because its
@@ -66,6 +95,8 @@ impl Peer {
             stands_by: false,
             held: None,
             handed_out: Vec::new(),
+            question: Question::default(),
+            asked: None,
             ring: None,
             rung: None,
         }
@@ -74,6 +105,7 @@ impl Peer {
     /// The link is not needed until a tree is lost.
     pub(super) fn stand_by(&mut self) {
         self.stands_by = self.link.is_some();
+        self.asked = None;
         self.end_ring();
         // Unless it is for the next loss already, whoever has rung is content.
         drop(self.rung.take_if(|rung| !matches!(rung.link.receive(), Ok(None))));
@@ -163,30 +195,49 @@ impl Peer {
     /// Keeps the next frame of `host`, which this is, or finds out that its link has ended. One that stood by is
     /// forgotten then: the tree tells who is gone, and another is made when it is needed.
     pub(super) fn hold_next(&mut self, host: u32, identity: &Identity) -> Result<(), Failure> {
-        if self.held.is_some() || self.has_left {
-            return Ok(());
-        }
-        let Some(link) = &mut self.link else { return Ok(()) };
-        let frame = match link.receive() {
-            Ok(Some(frame)) => frame,
-            Ok(None) => return Ok(()),
-            Err(error) => {
-                let failure = failure_of(host, identity, error);
-                if self.stands_by && failure == Failure::Ended(host) {
-                    self.forget_link();
-                    return Ok(());
+        for _ in 0..QUESTIONS_MAX {
+            if self.held.is_some() || self.has_left {
+                break;
+            }
+            let Some(link) = &mut self.link else { break };
+            let frame = match link.receive() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(error) => {
+                    let failure = failure_of(host, identity, error);
+                    if self.stands_by && failure == Failure::Ended(host) {
+                        self.forget_link();
+                        break;
+                    }
+                    return Err(failure);
                 }
-                return Err(failure);
+            };
+            match message_from(host, identity, &frame.header)? {
+                Said::Part(part) => {
+                    self.held = Some((part, frame.payload.to_vec()));
+                    self.stands_by = false;
+                }
+                Said::Waits(call) => self.asked = Some(Asked { call, is_behind_frames: true }),
+                Said::Leaves => self.has_left = true,
             }
-        };
-        match message_from(host, identity, &frame.header)? {
-            Some(part) => {
-                self.held = Some((part, frame.payload.to_vec()));
-                self.stands_by = false;
-            }
-            None => self.has_left = true,
         }
         Ok(())
+    }
+
+    /// Asks the host, for which this one waits, whether it called the same, if that is due.
+    pub(super) fn ask(&mut self, edge: Edge, call: Call, now_ns: u64) {
+        if self.question.is_due(call.number.0, now_ns) && self.say_waiting(edge, call.question()) {
+            self.question.on_asked();
+        }
+    }
+
+    /// Says in which call this host waits, over whatever leads there. Whether it could.
+    pub(super) fn say_waiting(&mut self, edge: Edge, waiting: Waiting) -> bool {
+        let message = Message::Waiting(waiting);
+        if self.link.is_some() {
+            return self.say(edge, message, &[]) == Ok(Sent::Taken);
+        }
+        self.ring.as_mut().is_some_and(|ring| ring.say(edge, message) == Ok(Sent::Taken))
     }
 
     /// Fails if `host`, which this is, can't be there to call this one, as it was asked to, or says why there is no going
@@ -203,11 +254,11 @@ impl Peer {
         if let Some(ring) = &mut self.ring {
             match ring.link.receive().map_err(|error| failure_of(host, identity, error)) {
                 Ok(None) => {}
-                Ok(Some(frame)) => {
-                    if message_from(host, identity, &frame.header)?.is_none() {
-                        self.contact.on_left(now_ns);
-                    }
-                }
+                Ok(Some(frame)) => match message_from(host, identity, &frame.header)? {
+                    Said::Leaves => self.contact.on_left(now_ns),
+                    Said::Waits(call) => self.asked = Some(Asked { call, is_behind_frames: false }),
+                    Said::Part(_) => {}
+                },
                 Err(Failure::Ended(_)) => self.contact.on_ring_ended(now_ns),
                 Err(known) => return Err(known),
             }
@@ -222,7 +273,9 @@ impl Peer {
         match rung.link.receive() {
             Ok(None) => {}
             Ok(Some(frame)) => {
-                message_from(host, identity, &frame.header)?;
+                if let Said::Waits(call) = message_from(host, identity, &frame.header)? {
+                    self.asked = Some(Asked { call, is_behind_frames: false });
+                }
             }
             // A call finds out whether the process is gone.
             Err(_) => self.rung = None,
@@ -236,9 +289,9 @@ impl Peer {
         rung.link.send(&Header { edge, message }.encode(), &[])
     }
 
-    /// Sends `abort` in one round of spreading it, and discards input. `true` once the host has it, or can't have it.
-    pub(super) fn tell(&mut self, edge: Edge, abort: Abort) -> bool {
-        let message = Message::Abort(abort);
+    /// Sends `verdict` in one round of spreading it, and discards input. `true` once the host has it, or can't have it.
+    pub(super) fn tell(&mut self, edge: Edge, verdict: Verdict) -> bool {
+        let message = verdict.message();
         if self.rung.as_ref().is_some_and(|rung| !rung.is_told) {
             let is_told = self.answer_ring(edge, message) != Ok(Sent::Full);
             self.rung.iter_mut().for_each(|rung| rung.is_told = is_told);
@@ -263,16 +316,16 @@ impl Peer {
         }
     }
 
-    /// The abort that `host`, which this is, has said, if it did so within the next `frames_max`
+    /// Why there is no going on, as `host`, which this is, has said, if it did so within the next `frames_max`
     /// frames. They are read: there is no going on after this.
-    pub(super) fn abort_said(
+    pub(super) fn verdict_said(
         &mut self,
         host: u32,
         identity: &Identity,
         frames_max: u32,
-    ) -> Option<Abort> {
+    ) -> Option<Verdict> {
         let links = self.link.iter_mut().chain(self.rung.iter_mut().map(|rung| &mut rung.link));
-        links.into_iter().find_map(|link| abort_in(link, host, identity, frames_max))
+        links.into_iter().find_map(|link| verdict_in(link, host, identity, frames_max))
     }
 }
 
@@ -290,6 +343,14 @@ impl Ring {
             self.is_said = self.link.send(&header.encode(), &[])? == Sent::Taken;
         }
         if self.is_said { self.link.flush() } else { Ok(Sent::Full) }
+    }
+
+    /// Says a message, once it is said what the ring is for.
+    fn say(&mut self, edge: Edge, message: Message) -> Result<Sent, SendError> {
+        if self.push(edge)? == Sent::Full && !self.is_said {
+            return Ok(Sent::Full);
+        }
+        self.link.send(&Header { edge, message }.encode(), &[])
     }
 
     /// Sends `message`, an abort, in one round of spreading it. `true` once the host has it, or can't have it.
@@ -314,13 +375,18 @@ impl Rung {
     }
 }
 
-/// The abort that `host` has said over `link`, if it did so within the next `frames_max` frames.
-fn abort_in(link: &mut TcpLink, host: u32, identity: &Identity, frames_max: u32) -> Option<Abort> {
+/// What `host` has said over `link` of why there is no going on, if it did so within the next `frames_max` frames.
+fn verdict_in(
+    link: &mut TcpLink,
+    host: u32,
+    identity: &Identity,
+    frames_max: u32,
+) -> Option<Verdict> {
     for _ in 0..frames_max {
         match link.receive() {
             Ok(Some(frame)) => {
-                if let Err(abort) = message_from(host, identity, &frame.header) {
-                    return Some(abort);
+                if let Err(verdict) = message_from(host, identity, &frame.header) {
+                    return Some(verdict);
                 }
             }
             Ok(None) => return None,
@@ -351,21 +417,26 @@ pub(super) fn failure_of(host: u32, identity: &Identity, error: ReceiveError) ->
     Failure::Ended(host)
 }
 
-/// What `host` says in a frame: part of an operation, or that it leaves.
+/// What `host` says in a frame, or why there is no going on.
 pub(super) fn message_from(
     host: u32,
     identity: &Identity,
     header: &Header,
-) -> Result<Option<Part>, Abort> {
+) -> Result<Said, Verdict> {
     let Edge { group, child, capability, version, .. } = header.edge;
     let is_ours = group == identity.group
         && capability == identity.secret
         && u32::from(child.0) == host
         && version == VERSION;
     match header.message {
-        Message::Request(part) if is_ours => Ok(Some(part)),
-        Message::Leave if is_ours => Ok(None),
-        Message::Abort(abort) if is_ours => Err(abort),
-        _ => Err(Abort { reason: AbortReason::Misbehaved, at_fault: EndpointId(host) }),
+        Message::Request(part) if is_ours => Ok(Said::Part(part)),
+        Message::Waiting(waiting) if is_ours => Ok(Said::Waits(waiting.into())),
+        Message::Leave if is_ours => Ok(Said::Leaves),
+        Message::Abort(abort) if is_ours => Err(abort.into()),
+        Message::Disagreement(disagreement) if is_ours => Err(disagreement.into()),
+        _ => {
+            let at_fault = EndpointId(host);
+            Err(Abort { reason: AbortReason::Misbehaved, at_fault }.into())
+        }
     }
 }

@@ -11,11 +11,12 @@ use tributary_waits::contact::{Contact, Next};
 use tributary_wire::frame::{Abort, AbortReason, Edge, Message, Part};
 use tributary_wire::{ChildIndex, EndpointId, Epoch};
 
-use super::failure::Failure;
+use super::calls::{Call, Calls, Comparison};
+use super::failure::{Failure, Verdict};
 use super::identity::Identity;
 use super::listener::{Caller, Listener};
 use super::options::options;
-use super::peer::{Peer, Ring, Rung, VERSION, failure_of, message_from};
+use super::peer::{Asked, Peer, Ring, Rung, Said, VERSION, failure_of, message_from};
 
 /// The epoch of no loss of a tree: who rings with it has lost a link.
 const NO_LOSS: Epoch = Epoch(0);
@@ -188,10 +189,63 @@ impl Peers {
             Err(error) => return Err(failure_of(host, &identity, error)),
         };
         match message_from(host, &identity, &frame.header)? {
-            Some(part) => Ok(Some((part, frame.payload))),
+            Said::Part(part) => Ok(Some((part, frame.payload))),
+            // What follows is read in the next round.
+            Said::Waits(call) => {
+                peer.asked = Some(Asked { call, is_behind_frames: true });
+                Ok(None)
+            }
             // As above.
-            None => Err(Failure::Ended(host)),
+            Said::Leaves => Err(Failure::Ended(host)),
         }
+    }
+
+    /// Compares what others called with what this host did, which waits for `awaited`: in frames that no step has asked for,
+    /// and in questions.
+    pub(super) fn compare_calls(
+        &mut self,
+        calls: &Calls,
+        awaited: Option<u32>,
+    ) -> Result<(), Failure> {
+        let (me, edge) = (self.me, self.edge());
+        let Some(last) = calls.last() else { return Ok(()) };
+        for (host, peer) in (0..).zip(&mut self.peers) {
+            let differs = |own, theirs| Err(Verdict::of_calls(me, own, host, theirs).into());
+            if let Some((part, _)) = &peer.held {
+                let theirs = Call::told_by(part);
+                match calls.compare(theirs) {
+                    Comparison::Same | Comparison::Ahead => {}
+                    Comparison::Differs(own) => return differs(own, theirs),
+                    // An operation reads all frames that are for it.
+                    Comparison::Forgotten => return differs(last, theirs),
+                }
+            }
+            let Some(Asked { call: theirs, is_behind_frames }) = peer.asked else { continue };
+            match calls.compare(theirs) {
+                Comparison::Same => peer.asked = None,
+                Comparison::Differs(own) => return differs(own, theirs),
+                // It has done its part of the operation that this host waits for it in, and sent nothing more.
+                Comparison::Ahead if awaited == Some(host) && is_behind_frames => {
+                    return differs(last, theirs);
+                }
+                Comparison::Ahead => {}
+                // The host that waits finds it out, by what is next.
+                Comparison::Forgotten => {
+                    if peer.say_waiting(edge, last.question()) {
+                        peer.asked = None;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks `host`, which this one waits for, whether it called the same, if it has waited for a while.
+    pub(super) fn ask(&mut self, host: u32, call: Call) {
+        let (edge, now_ns) = (self.edge(), self.now_ns());
+        let peer = &mut self.peers[host as usize];
+        peer.ask(edge, call, now_ns);
+        self.has_rest |= peer.has_rest();
     }
 
     /// Looks at every link for a host that failed. What else is found is kept.
@@ -306,20 +360,21 @@ impl Peers {
     /// The abort to report for a failure. A host that has not died sends an abort before it ends its
     /// links. So unread input is searched for one, first of the host whose link ended, then of the others.
     /// If there is none, the host whose link ended is at fault.
-    pub(super) fn explain(&mut self, failure: Failure) -> Abort {
+    pub(super) fn explain(&mut self, failure: Failure) -> Verdict {
         let host = match failure {
-            Failure::Known(abort) => return abort,
+            Failure::Known(verdict) => return verdict,
             Failure::Ended(host) => host,
         };
         // A host without a link may have rung to say why.
         self.accept();
         let identity = self.identity;
-        let own = self.peers[host as usize].abort_said(host, &identity, LAST_FRAMES_MAX);
+        let own = self.peers[host as usize].verdict_said(host, &identity, LAST_FRAMES_MAX);
         let mut peers = (0..).zip(&mut self.peers);
         let said = own.or_else(|| {
-            peers.find_map(|(other, peer)| peer.abort_said(other, &identity, OTHERS_FRAMES_MAX))
+            peers.find_map(|(other, peer)| peer.verdict_said(other, &identity, OTHERS_FRAMES_MAX))
         });
-        said.unwrap_or(Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(host) })
+        let lost = Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(host) };
+        said.unwrap_or(lost.into())
     }
 
     /// Calls `host`, or rings there, to tell it why there is no going on, if there is no link: it would find nobody.
@@ -336,15 +391,15 @@ impl Peers {
         }
     }
 
-    /// One round of sending `abort` to every host. `true` once all that can receive it have it: the kernel
+    /// One round of sending `verdict` to every host. `true` once all that can receive it have it: the kernel
     /// answers unread input of a closed link with a reset, and drops what the peer's kernel has not
     /// acknowledged. Input is discarded, which also makes room for a peer that must send before it reads.
-    pub(super) fn spread(&mut self, abort: Abort) -> bool {
+    pub(super) fn spread(&mut self, verdict: Verdict) -> bool {
         self.accept();
         let edge = self.edge();
         let mut all_know = true;
         for peer in &mut self.peers {
-            all_know &= peer.tell(edge, abort);
+            all_know &= peer.tell(edge, verdict);
         }
         all_know
     }

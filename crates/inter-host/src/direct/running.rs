@@ -11,11 +11,12 @@ use std::ops::Range;
 use tributary_algorithms::{Action, Buffer, Collective, Landing, Span};
 use tributary_shm_collectives::{Blocks, Combine};
 use tributary_transport::Sent;
-use tributary_wire::frame::{self, Abort, AbortReason, Part, RetransmitState, Target};
-use tributary_wire::{Datatype, EndpointId, OperationNumber, Operator, SegmentIndex, Sequence};
+use tributary_wire::frame::{self, Part, RetransmitState, Target};
+use tributary_wire::{Datatype, EndpointId, Operator, SegmentIndex, Sequence};
 
+use super::calls::Call;
 use super::contribution::Contribution;
-use super::failure::Failure;
+use super::failure::{Failure, Verdict};
 use super::options::FRAME_BYTES_MAX;
 use super::peers::Peers;
 use super::schedules::{Index, Schedules};
@@ -61,7 +62,7 @@ pub(super) struct Running {
 /// What the operation's frames say.
 #[derive(Clone, Copy)]
 struct What {
-    number: OperationNumber,
+    call: Call,
     operator: Operator,
     datatype: Datatype,
     elements: u64,
@@ -88,12 +89,11 @@ impl Running {
         operation: &InterHostOperation,
         me: u32,
         schedule: Index,
-        number: u32,
+        call: Call,
         workspace: &mut Workspace,
     ) -> Self {
         let &InterHostOperation { operator, datatype, elements, element_bytes, kernel, .. } =
             operation;
-        let number = OperationNumber(number);
         let len_bytes = operation.len_bytes();
         let needs_aside = workspace.schedules.needs_aside(schedule);
         let mut is_in_vector =
@@ -111,7 +111,7 @@ impl Running {
             step: None,
             unsent,
             landed_elements: 0,
-            what: What { number, operator, datatype, elements, element_bytes, kernel },
+            what: What { call, operator, datatype, elements, element_bytes, kernel },
             source: operation.source,
             contribution: Contribution::whole(if is_in_vector { 0 } else { elements }),
             vector: operation.target,
@@ -144,6 +144,11 @@ impl Running {
             }
             _ => None,
         }
+    }
+
+    /// What this host called.
+    pub(super) fn call(&self) -> Call {
+        self.what.call
     }
 
     /// The hosts that something is still to be sent to.
@@ -246,8 +251,8 @@ impl Running {
             }
             let Some((part, payload)) = peers.receive(from)? else { return Ok(false) };
             if part != self.what.part(span, self.landed_elements) {
-                let at_fault = EndpointId(from);
-                return Err(Abort { reason: AbortReason::Disagreement, at_fault }.into());
+                let theirs = Call::told_by(&part);
+                return Err(Verdict::of_calls(peers.me(), self.what.call, from, theirs).into());
             }
             if !piece.is_empty() {
                 match buffer {
@@ -387,13 +392,13 @@ impl What {
                 .expect("operations are checked before they start, frames are short")
         };
         Part {
-            operation: self.number,
+            operation: self.call.number,
             segment: SegmentIndex((done / self.frame_elements()) as u32),
             sequence: Sequence(span.first as u32),
             shape,
-            target: Target::All,
+            target: Target::Member(EndpointId(self.call.digest)),
             has_data: elements > 0,
-            retransmit: RetransmitState::default(),
+            retransmit: RetransmitState { attempt: self.call.called.collective, behind: 0 },
         }
     }
 

@@ -161,6 +161,7 @@ mod tests {
     fn operation(elements: u64, algorithm: Algorithm) -> InterHostOperation {
         InterHostOperation {
             collective: Collective::Allreduce,
+            called: tributary_algorithms::CollectiveKind::Allreduce,
             operator: Operator::Sum,
             datatype: Datatype::F32,
             elements,

@@ -3,6 +3,7 @@
 
 mod authentication;
 mod blame;
+mod disagreement;
 mod first;
 mod parts;
 mod standby;
@@ -16,7 +17,7 @@ use tributary_transport::{Link as _, connect_tcp};
 use tributary_wire::frame::{Edge, Header, Message, Versions};
 use tributary_wire::{ChildIndex, Epoch};
 
-use tributary_algorithms::{Algorithm, Collective, Order, Schedule, Shape};
+use tributary_algorithms::{Algorithm, Collective, CollectiveKind, Order, Schedule, Shape};
 use tributary_shm_collectives::Blocks;
 use tributary_transport::Sent;
 use tributary_tuning::AlgorithmChoice;
@@ -126,6 +127,7 @@ fn on_all<T: Send + 'static>(
 fn allreduce_of(vector: &mut [f32], algorithm: Algorithm) -> InterHostOperation {
     InterHostOperation {
         collective: Collective::Allreduce,
+        called: CollectiveKind::Allreduce,
         operator: Operator::Sum,
         datatype: Datatype::F32,
         element_bytes: Datatype::F32.size_bytes(),

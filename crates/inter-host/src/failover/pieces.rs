@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use tributary_algorithms::{Algorithm, Collective, Order};
+use tributary_algorithms::{Algorithm, Collective, CollectiveKind, Order};
 use tributary_shm_collectives::Blocks;
 use tributary_wire::{Datatype, Operator};
 
@@ -77,6 +77,7 @@ pub(super) fn operation_of(whole: &InterHostOperation, piece: Piece) -> InterHos
 pub(super) fn broadcast(from: u32, memory: &mut [u8], algorithm: Algorithm) -> InterHostOperation {
     InterHostOperation {
         collective: Collective::Broadcast { root: from },
+        called: CollectiveKind::Broadcast,
         operator: Operator::Broadcast,
         algorithm,
         ..bytes(memory)
@@ -87,6 +88,7 @@ pub(super) fn broadcast(from: u32, memory: &mut [u8], algorithm: Algorithm) -> I
 pub(super) fn gather_bits(memory: &mut [u8]) -> InterHostOperation {
     InterHostOperation {
         collective: Collective::Allreduce,
+        called: CollectiveKind::Allreduce,
         operator: Operator::BitOr,
         kernel: kernel(Operator::BitOr, Datatype::U8),
         algorithm: Algorithm::Linear,

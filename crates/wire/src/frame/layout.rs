@@ -4,8 +4,9 @@ use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Abort, AbortReason, DecodeError, Edge, HEADER_BYTES, Header, MAGIC, Message, Part,
-    RetransmitState, Shape, StreamRequest, StreamShape, Subscription, Target, Version,
+    Abort, AbortReason, Called, DecodeError, Disagreement, Edge, HEADER_BYTES, Header, MAGIC,
+    Message, Part, RetransmitState, Shape, StreamRequest, StreamShape, Subscription, Target,
+    Version, Waiting,
 };
 use crate::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
@@ -60,6 +61,8 @@ const KIND_STREAM_GRANT: u8 = 17;
 const KIND_CHUNK: u8 = 18;
 const KIND_CHUNK_RESULT: u8 = 19;
 const KIND_STREAM_DONE: u8 = 20;
+const KIND_WAITING: u8 = 24;
+const KIND_DISAGREEMENT: u8 = 25;
 
 const TARGET_NONE: u8 = 0;
 pub(super) const TARGET_ALL: u8 = 1;
@@ -168,6 +171,18 @@ impl Header {
             Message::Chunk(part) => raw.put_part(KIND_CHUNK, &part),
             Message::ChunkResult(part) => raw.put_part(KIND_CHUNK_RESULT, &part),
             Message::StreamDone(operation) => raw.put_operation(KIND_STREAM_DONE, operation),
+            Message::Waiting(Waiting { operation, called, digest }) => {
+                raw.put_operation(KIND_WAITING, operation);
+                raw.put_called(called);
+                raw.target_member = U32::new(digest);
+            }
+            Message::Disagreement(Disagreement { members, called }) => {
+                raw.kind = KIND_DISAGREEMENT;
+                raw.segment = U32::new(called[0].to_codes());
+                raw.sequence = U32::new(members[0].0);
+                raw.put_called(called[1]);
+                raw.target_member = U32::new(members[1].0);
+            }
         }
         zerocopy::transmute!(raw)
     }
@@ -211,6 +226,12 @@ impl RawHeader {
                 Message::ChunkResult(part)
             }
             KIND_STREAM_DONE => Message::StreamDone(self.operation_number()),
+            KIND_WAITING => Message::Waiting(Waiting {
+                operation: self.operation_number(),
+                called: called([self.attempt, self.operator, self.datatype])?,
+                digest: self.target_member.get(),
+            }),
+            KIND_DISAGREEMENT => Message::Disagreement(self.disagreement()?),
             other => return Err(DecodeError::UnknownKind(other)),
         })
     }
@@ -287,6 +308,20 @@ impl RawHeader {
         self.operation = U32::new(operation.0);
     }
 
+    fn disagreement(&self) -> Result<Disagreement, DecodeError> {
+        let [collective, operator, datatype, _] = self.segment.get().to_le_bytes();
+        let codes =
+            [[collective, operator, datatype], [self.attempt, self.operator, self.datatype]];
+        let members = [self.sequence.get(), self.target_member.get()].map(EndpointId);
+        Ok(Disagreement { members, called: [called(codes[0])?, called(codes[1])?] })
+    }
+
+    fn put_called(&mut self, called: Called) {
+        self.attempt = called.collective;
+        self.operator = called.operator.code();
+        self.datatype = called.datatype.code();
+    }
+
     fn put_stream_request(&mut self, kind: u8, request: &StreamRequest) {
         self.put_operation(kind, request.operation);
         self.elements = U32::new(request.shape.elements());
@@ -323,4 +358,9 @@ impl RawHeader {
         self.target_kind = target_kind;
         self.target_member = U32::new(target_member);
     }
+}
+
+fn called([collective, operator, datatype]: [u8; 3]) -> Result<Called, DecodeError> {
+    let (operator, datatype) = (Operator::from_code(operator)?, Datatype::from_code(datatype)?);
+    Ok(Called { collective, operator, datatype })
 }

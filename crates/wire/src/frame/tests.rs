@@ -81,7 +81,24 @@ fn any_message() -> impl Strategy<Value = Message> {
         (0..AbortReason::ALL.len(), any::<u32>()).prop_map(|(reason, member)| {
             Message::Abort(Abort { reason: AbortReason::ALL[reason], at_fault: EndpointId(member) })
         }),
+        (any::<u32>(), any_called(), any::<u32>()).prop_map(|(number, called, digest)| {
+            Message::Waiting(Waiting { operation: OperationNumber(number), called, digest })
+        }),
+        (any::<[u32; 2]>(), any_called(), any_called()).prop_map(|(members, one, other)| {
+            let members = members.map(EndpointId);
+            Message::Disagreement(Disagreement { members, called: [one, other] })
+        }),
     ]
+}
+
+fn any_called() -> impl Strategy<Value = Called> {
+    (any::<u8>(), 0..Operator::ALL.len(), 0..Datatype::ALL.len()).prop_map(
+        |(collective, operator, datatype)| Called {
+            collective,
+            operator: Operator::ALL[operator],
+            datatype: Datatype::ALL[datatype],
+        },
+    )
 }
 
 fn any_header() -> impl Strategy<Value = Header> {

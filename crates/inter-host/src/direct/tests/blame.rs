@@ -121,13 +121,13 @@ fn a_reset_behind_the_reason_takes_nothing_away() {
     }
 }
 
-/// Host 1 goes without a word, as if what it said were lost; host 3's word waits behind a part.
+/// Host 1 goes without a word, as if what it said were lost; host 3's word waits behind a part of what comes next.
 #[test]
 fn what_another_host_says_counts_more_than_an_ended_link() {
     for identity in identities() {
         let mut scene = Scene::new(1000, identity);
         let part = Part {
-            operation: OperationNumber(0),
+            operation: OperationNumber(1),
             segment: SegmentIndex(0),
             sequence: Sequence(0),
             shape: Shape::BARRIER,
@@ -162,7 +162,7 @@ fn a_full_link_carries_the_reason_once_there_is_room() {
     for identity in identities() {
         let mut scene = Scene::new(LONG_ELEMENTS, identity);
         scene.fill_next();
-        assert!(!scene.links.peers.spread(fault_of_two()), "there is room for it");
+        assert!(!scene.links.peers.spread(fault_of_two().into()), "there is room for it");
         let mut heard = None;
         patiently("it doesn't say why", || {
             while let Some(frame) = scene.next().receive().unwrap() {
@@ -170,7 +170,7 @@ fn a_full_link_carries_the_reason_once_there_is_room() {
                     heard = Some(abort);
                 }
             }
-            scene.links.peers.spread(fault_of_two()).then_some(()).and(heard)
+            scene.links.peers.spread(fault_of_two().into()).then_some(()).and(heard)
         });
         assert_eq!(heard, Some(fault_of_two()));
     }

@@ -70,7 +70,7 @@ fn news_are_out_when_a_ring_at_a_host_that_is_gone_has_failed() {
         links.raise_alarm(Epoch(1));
         let abort = Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(0) };
         let until = Instant::now() + WATCHDOG;
-        while !links.peers.spread(abort) {
+        while !links.peers.spread(abort.into()) {
             assert!(Instant::now() < until, "the news are never out");
             std::thread::yield_now();
         }
