@@ -13,7 +13,7 @@
 //! host's scan. Where host order is not the order of the ranks no host has a prefix to hand on: all
 //! contributions are gathered instead, and every rank reduces those up to its own.
 
-use tributary_algorithms::{self as algorithms, Collective};
+use tributary_algorithms::{self as algorithms, Collective, CollectiveKind};
 use tributary_shm_collectives::{self as shm, Action, Blocks};
 use tributary_wire::{Datatype, Operator};
 
@@ -224,7 +224,7 @@ impl Planner<'_> {
             plan.push(Stage::Local(clear));
         }
         let called = self.operation.collective.kind();
-        let (operator, datatype) = (Operator::BitOr, Datatype::U8);
+        let (operator, datatype) = uniting_pair(called);
         let operation = InterHostOperation {
             collective: Collective::Allgather,
             called,
@@ -292,6 +292,16 @@ fn host_stage(action: Action, source: *const u8, target: *mut u8, len_bytes: usi
     Stage::Host(shm::Operation { action, source, target, len_bytes })
 }
 
+/// What puts the hosts' parts together in a tree, where each host's vector is zero outside its own part. Any of these pairs
+/// does; a pair of its own tells a collective from others in the tree's frames.
+fn uniting_pair(called: CollectiveKind) -> (Operator, Datatype) {
+    match called {
+        CollectiveKind::Scan => (Operator::BitXor, Datatype::U8),
+        CollectiveKind::Exscan => (Operator::BitOr, Datatype::I8),
+        _ => (Operator::BitOr, Datatype::U8),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tributary_algorithms::Algorithm;
@@ -301,6 +311,7 @@ mod tests {
     use crate::placement::Placement;
     use crate::selection::DirectPath;
     use tributary_inter_host::kernel;
+    use tributary_tuning::Method;
 
     const ELEMENTS: u64 = 35;
 
@@ -371,6 +382,27 @@ mod tests {
                 assert_eq!(on_host(plan).is_empty(), is_alone, "{what}");
             }
         });
+    }
+
+    /// A frame of the tree has no room for the collective.
+    #[test]
+    fn a_scan_an_exclusive_scan_and_an_allgather_differ_between_hosts() {
+        let mut pairs = std::collections::BTreeMap::new();
+        each_plan(|hosts, _, collective, plans| {
+            for (plan, _) in plans {
+                for stage in plan.iter() {
+                    let Stage::InterHost { method, operation } = stage else { continue };
+                    assert_eq!(operation.called, collective.kind(), "{hosts}");
+                    if *method == Method::Tree && collective != Collective::ReduceScatter {
+                        let pair = (operation.operator.code(), operation.datatype.code());
+                        let used = *pairs.entry(collective.kind()).or_insert(pair);
+                        assert_eq!(used, pair, "{collective:?} on {hosts}");
+                    }
+                }
+            }
+        });
+        let all: std::collections::BTreeSet<_> = pairs.values().collect();
+        assert_eq!((pairs.len(), all.len()), (3, 3), "{pairs:?}");
     }
 
     /// Each host's part is the blocks of its ranks, and all leaders cut alike.
