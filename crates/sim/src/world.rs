@@ -43,7 +43,7 @@ use group::Group;
 use host::{Adapter, Process};
 use ids::TransferId;
 use member::Member;
-use packet::{Cargo, Packet};
+use packet::{Cargo, Packet, Packets};
 use rank::Rank;
 use transfer::Transfers;
 
@@ -240,19 +240,32 @@ impl<D: Data> World<D> {
     /// The adapter takes a packet from a core and puts it on the wire.
     fn post(&mut self, packet: Packet) {
         let now = self.events.now();
-        let adapter = &mut self.adapters[packet.at.0 as usize];
-        let ready = adapter.transmit(&self.costs, now, packet.bytes);
-        let wire_free_at = self.forward(packet, ready);
-        if let Cargo::Message { transfer, kind } = packet.cargo {
-            self.part_sent(transfer, kind, wire_free_at);
+        for (packet, fetched_bytes) in self.packets_of(packet) {
+            let adapter = &mut self.adapters[packet.at.0 as usize];
+            let ready = adapter.transmit(&self.costs, now, fetched_bytes);
+            let wire_free_at = self.forward(packet, ready);
+            if let Cargo::Message { transfer, kind } = packet.cargo {
+                self.part_sent(transfer, kind, wire_free_at);
+            }
         }
     }
 
-    /// An aggregation node sends a packet through its switch, or through its host's adapter.
+    /// The packets of a frame that is longer than one may be, or what already is one.
+    fn packets_of(&mut self, whole: Packet) -> Packets {
+        let mtu_bytes = self.costs.mtu_bytes;
+        if let Some(frame) = whole.frame() {
+            self.frames.share_among(frame, Packets::count(whole.bytes, mtu_bytes) - 1);
+        }
+        Packets::new(whole, mtu_bytes)
+    }
+
+    /// An aggregation node sends a frame through its switch, or through its host's adapter.
     fn emit(&mut self, packet: Packet) {
         if packet.at.0 < self.network.wiring().hosts() {
             self.post(packet);
-        } else {
+            return;
+        }
+        for (packet, _) in self.packets_of(packet) {
             self.hop(packet);
         }
     }
@@ -287,11 +300,13 @@ impl<D: Data> World<D> {
             now
         };
         match packet.cargo {
-            Cargo::ToNode { aggregator, port, frame } => {
+            Cargo::ToNode { frame, is_last: false, .. }
+            | Cargo::ToMember { frame, is_last: false, .. } => drop(self.frames.take(frame)),
+            Cargo::ToNode { aggregator, port, frame, .. } => {
                 let frame = self.frames.take(frame);
                 self.node_receives(seen_at, aggregator, port, frame);
             }
-            Cargo::ToMember { member, frame } => {
+            Cargo::ToMember { member, frame, .. } => {
                 let frame = self.frames.take(frame);
                 self.member_receives(seen_at, member, &frame);
             }

@@ -45,6 +45,12 @@ impl Samples {
         self.processes.extend_from_slice(times_us);
     }
 
+    /// The time of every process in every operation.
+    #[must_use]
+    pub fn times_us(&self) -> &[f64] {
+        &self.processes
+    }
+
     /// Mean over everything.
     #[must_use]
     pub fn avg(&self) -> f64 {

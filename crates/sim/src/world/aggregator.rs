@@ -198,14 +198,16 @@ impl<D: Data> World<D> {
             && self.groups[edge.group.0 as usize].multicasts_from(id)
         {
             let frame = self.frames.share(frame);
-            let cargo = Cargo::Copy { group: edge.group.0, node: 0, frame };
-            self.events.schedule(ready, Event::Hop(Packet { from: at, at, to: at, bytes, cargo }));
+            let cargo = Cargo::Copy { group: edge.group.0, node: 0, frame, is_last: true };
+            self.events.schedule(ready, Event::Emit(Packet { from: at, at, to: at, bytes, cargo }));
         }
         let leaves_at = self.node_replies(ready, id, bytes);
         let (to, cargo) = match peer {
-            Peer::Member { member, host } => (host, Cargo::ToMember { member, frame }),
+            Peer::Member { member, host } => {
+                (host, Cargo::ToMember { member, frame, is_last: true })
+            }
             Peer::Node { aggregator, port, vertex } => {
-                (vertex, Cargo::ToNode { aggregator, port, frame })
+                (vertex, Cargo::ToNode { aggregator, port, frame, is_last: true })
             }
         };
         self.events.schedule(leaves_at, Event::Emit(Packet { from: at, at, to, bytes, cargo }));
@@ -214,18 +216,18 @@ impl<D: Data> World<D> {
     /// A switch of a multicast tree forwards a result to its members and to the next switches, all at
     /// once.
     pub(super) fn replicate(&mut self, packet: Packet) {
-        let Cargo::Copy { group, node, frame } = packet.cargo else {
+        let Cargo::Copy { group, node, frame, is_last } = packet.cargo else {
             unreachable!("only multicast copies are replicated")
         };
         for index in 0..self.groups[group as usize].copies(node).members.len() {
             let (member, host) = self.groups[group as usize].copies(node).members[index];
-            let cargo = Cargo::ToMember { member, frame: self.frames.share(frame) };
+            let cargo = Cargo::ToMember { member, frame: self.frames.share(frame), is_last };
             self.send_copy(packet, host, cargo);
         }
         for index in 0..self.groups[group as usize].copies(node).below.len() {
             let next = self.groups[group as usize].copies(node).below[index];
             let vertex = self.groups[group as usize].copies(next).vertex;
-            let cargo = Cargo::Copy { group, node: next, frame: self.frames.share(frame) };
+            let cargo = Cargo::Copy { group, node: next, frame: self.frames.share(frame), is_last };
             self.send_copy(packet, vertex, cargo);
         }
         self.frames.take(frame);

@@ -28,6 +28,8 @@ impl Linear {
 /// The cost of the actions of hosts and aggregation nodes.
 #[derive(Clone, Debug)]
 pub struct Costs {
+    /// Most bytes of data in a packet.
+    pub(super) mtu_bytes: u32,
     pub(super) adapter: AdapterCosts,
     pub(super) tree: TreeCosts,
     pub(super) message: MessageCosts,
@@ -71,7 +73,6 @@ pub(super) struct MessageCosts {
     pub(super) share: Linear,
     pub(super) line: Picos,
     pub(super) eager_max_bytes: u32,
-    pub(super) mtu_bytes: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +109,7 @@ impl Costs {
         let bus_byte_ns = adapter.bus.byte_ps() / 1e3;
         let rate = noise.detour_rate.value();
         Self {
+            mtu_bytes: preset.packet.mtu.bytes() as u32,
             adapter: AdapterCosts {
                 transmit: adapter.transmit.span(),
                 fetch: Linear::new(adapter.fetch.value(), bus_byte_ns),
@@ -168,7 +170,6 @@ impl MessageCosts {
             share: Linear::new(memory.line_gap_near.value(), memory.copy.value()),
             line: memory.line_near.span(),
             eager_max_bytes: preset.adapter.eager_max.bytes() as u32,
-            mtu_bytes: preset.packet.mtu.bytes() as u32,
         }
     }
 }

@@ -67,8 +67,13 @@ impl<D: Data> Frames<D> {
 
     /// One more packet carries a frame.
     pub(super) fn share(&mut self, id: FrameId) -> FrameId {
-        self.places[id.0 as usize].packets += 1;
+        self.share_among(id, 1);
         id
+    }
+
+    /// So many more packets carry a frame.
+    pub(super) fn share_among(&mut self, id: FrameId, packets: u32) {
+        self.places[id.0 as usize].packets += packets;
     }
 
     /// The content of a packet that has arrived.

@@ -190,7 +190,7 @@ impl<D: Data> World<D> {
             let inline = self.inline_cost(bytes);
             at_time = self.work(process, at_time, self.costs.tree.request.of(bytes) + inline);
             let frame = self.frames.add(transmit.header.message, piece);
-            let cargo = Cargo::ToNode { aggregator, port, frame };
+            let cargo = Cargo::ToNode { aggregator, port, frame, is_last: true };
             let packet = Packet { from: host, at: host, to: vertex, bytes, cargo };
             self.events.schedule(at_time, Event::Post(packet));
         }

@@ -24,12 +24,70 @@ pub(super) struct Packet {
 /// The content of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Cargo {
-    /// A frame to an aggregation node.
-    ToNode { aggregator: AggregatorId, port: PortId, frame: FrameId },
+    /// A frame to an aggregation node. Only its last packet hands it over.
+    ToNode { aggregator: AggregatorId, port: PortId, frame: FrameId, is_last: bool },
     /// A frame to a member.
-    ToMember { member: MemberId, frame: FrameId },
+    ToMember { member: MemberId, frame: FrameId, is_last: bool },
     /// A result in the fabric's multicast tree, at the tree's node `node`.
-    Copy { group: u32, node: u32, frame: FrameId },
+    Copy { group: u32, node: u32, frame: FrameId, is_last: bool },
     /// A packet of a message between ranks.
     Message { transfer: TransferId, kind: PacketKind },
+}
+
+impl Packet {
+    /// The frame that the packet carries all of, or a part.
+    pub(super) fn frame(&self) -> Option<FrameId> {
+        match self.cargo {
+            Cargo::ToNode { frame, .. }
+            | Cargo::ToMember { frame, .. }
+            | Cargo::Copy { frame, .. } => Some(frame),
+            Cargo::Message { .. } => None,
+        }
+    }
+
+    fn with_frame_complete(mut self, is_complete: bool) -> Self {
+        match &mut self.cargo {
+            Cargo::ToNode { is_last, .. }
+            | Cargo::ToMember { is_last, .. }
+            | Cargo::Copy { is_last, .. } => *is_last = is_complete,
+            Cargo::Message { .. } => {}
+        }
+        self
+    }
+}
+
+/// The packets of what is handed to the network at once: of a frame as many as its length needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packets {
+    whole: Packet,
+    mtu_bytes: u32,
+    sent_bytes: u32,
+    is_over: bool,
+}
+
+impl Packets {
+    pub(super) fn new(whole: Packet, mtu_bytes: u32) -> Self {
+        Self { whole, mtu_bytes, sent_bytes: 0, is_over: false }
+    }
+
+    /// How many there are.
+    pub(super) fn count(bytes: u32, mtu_bytes: u32) -> u32 {
+        bytes.div_ceil(mtu_bytes).max(1)
+    }
+}
+
+/// Each with the bytes up to its end.
+impl Iterator for Packets {
+    type Item = (Packet, u32);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_over {
+            return None;
+        }
+        let bytes = self.mtu_bytes.min(self.whole.bytes - self.sent_bytes);
+        self.sent_bytes += bytes;
+        self.is_over = self.sent_bytes == self.whole.bytes;
+        let packet = Packet { bytes, ..self.whole }.with_frame_complete(self.is_over);
+        Some((packet, self.sent_bytes))
+    }
 }

@@ -133,7 +133,7 @@ impl<D: Data> World<D> {
     fn send_part(&mut self, id: TransferId, at: Picos) {
         let Transfer { from, to, left_bytes, .. } = self.transfers.at(id);
         let (here, there) = (self.host_of_rank(from), self.host_of_rank(to));
-        let bytes = left_bytes.min(self.costs.message.mtu_bytes);
+        let bytes = left_bytes.min(self.costs.mtu_bytes);
         let left_bytes = left_bytes - bytes;
         self.transfers.places[id.0 as usize].left_bytes = left_bytes;
         let kind = PacketKind::Data { is_last: left_bytes == 0 };
@@ -146,8 +146,8 @@ impl<D: Data> World<D> {
     /// because the adapter prefetches it.
     pub(super) fn part_sent(&mut self, id: TransferId, kind: PacketKind, wire_free_at: Picos) {
         if kind == (PacketKind::Data { is_last: false }) {
-            let ahead = self.costs.adapter.transmit
-                + self.costs.adapter.fetch.of(self.costs.message.mtu_bytes);
+            let ahead =
+                self.costs.adapter.transmit + self.costs.adapter.fetch.of(self.costs.mtu_bytes);
             self.send_part(id, wire_free_at.since(ahead).max(self.events.now()));
         }
     }

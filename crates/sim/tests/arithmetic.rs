@@ -1,0 +1,88 @@
+//! Times of the product's tree that anybody can work out: on networks where only a few things take time.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use tributary_sim::measure::TreeBenchmark;
+use tributary_sim::preset::{self, Preset};
+
+/// A link of 1 ns a byte and packets with 100 B of headers. Nothing else takes time, but for what `values` says.
+fn bare(values: &[(&str, f64)]) -> Preset {
+    const BARE: &[(&str, f64, &str)] = &[
+        ("access.rate", 8.0, "Gb/s"),
+        ("access.propagation", 0.0, "ns"),
+        ("trunk.rate", 8.0, "Gb/s"),
+        ("trunk.propagation", 0.0, "ns"),
+        ("packet.overhead", 100.0, "B"),
+        ("packet.mtu", 9000.0, "B"),
+        ("switch.port_to_port", 0.0, "ns"),
+        ("switch.port_rate", 1e6, "1/us"),
+        ("adapter.transmit", 0.0, "ns"),
+        ("adapter.receive", 0.0, "ns"),
+        ("adapter.packet_rate", 1e6, "1/us"),
+        ("adapter.bus", 1e5, "Gb/s"),
+        ("adapter.fetch", 0.0, "ns"),
+        ("tree.call", 0.0, "ns"),
+        ("tree.request", 0.0, "ns"),
+        ("tree.result", 0.0, "ns"),
+        ("tree.segment_byte", 0.0, "ns/B"),
+        ("aggregation.latency", 0.0, "ns"),
+        ("aggregation.packet", 0.0, "ns"),
+        ("aggregation.byte", 0.0, "ns/B"),
+        ("aggregation.reply", 0.0, "ns"),
+        ("aggregation.reply_byte", 0.0, "ns/B"),
+    ];
+    let unit = |key: &str| BARE.iter().find(|(known, ..)| *known == key).unwrap().2;
+    let mut text = "name = \"bare\"\nbase = \"ethernet-25\"\n".to_owned();
+    for (key, value, _) in BARE {
+        let value = values.iter().find(|(own, _)| own == key).map_or(*value, |(_, value)| *value);
+        let unit = unit(key);
+        text +=
+            &format!("{key} = {{ value = {value:?}, unit = \"{unit}\", source = \"a test\" }}\n");
+    }
+    preset::read(&text).unwrap()
+}
+
+/// The times of all members of an allreduce, ascending, in nanoseconds.
+fn times_ns(benchmark: &TreeBenchmark, preset: &Preset, bytes: usize) -> Vec<f64> {
+    let samples = benchmark.set_up(preset).unwrap().allreduce(bytes, 1).unwrap();
+    let mut times: Vec<f64> = samples.times_us().iter().map(|us| us * 1e3).collect();
+    times.sort_by(f64::total_cmp);
+    times
+}
+
+/// Within 3 ns: the bus takes 0.08 ps a byte.
+fn assert_times(found: &[f64], expected: &[f64]) {
+    let is_near = |(found, expected): (&f64, &f64)| (found - expected).abs() < 3.0;
+    let all_are = found.len() == expected.len() && found.iter().zip(expected).all(is_near);
+    assert!(all_are, "{found:?} ns, expected {expected:?}");
+}
+
+/// Two hosts send 4,000 B each. In one packet that is 4,100 ns on a link. The aggregator's link takes one after the
+/// other in, until 8,200, and one result after the other out: one host has it after 12,300, the other after 16,400. In
+/// packets of 1,000 B it is 4 times 1,100 ns: 8,800, 13,200 and 17,600. In packets of 500 B 8 times 600 ns: 9,600, 14,400
+/// and 19,200.
+#[test]
+fn a_segment_goes_in_packets_of_the_mtu() {
+    for (mtu, expected) in [
+        (8936.0, [12_300.0, 16_400.0]),
+        (4000.0, [12_300.0, 16_400.0]),
+        (1000.0, [13_200.0, 17_600.0]),
+        (500.0, [14_400.0, 19_200.0]),
+    ] {
+        let preset = bare(&[("packet.mtu", mtu)]);
+        assert_times(&times_ns(&TreeBenchmark::of_first(2), &preset, 4000), &expected);
+    }
+}
+
+/// An aggregator takes 1,000 ns for a contribution and 500 for a copy. A packet of headers alone is 0.1 ns on these
+/// links. 2 hosts: both contributions are taken at 2,000, the copies leave at 2,000 and 2,500. A second group's
+/// contributions are there as early and wait until the second copy is done, at 3,000: they are taken at 5,000, and their
+/// copies leave at 5,000 and 5,500.
+#[test]
+fn two_groups_share_an_aggregator() {
+    let preset =
+        bare(&[("access.rate", 8e3), ("aggregation.packet", 1000.0), ("aggregation.reply", 500.0)]);
+    let one = TreeBenchmark::of_first(2);
+    assert_times(&times_ns(&one, &preset, 8), &[2_000.0, 2_500.0]);
+    let both = TreeBenchmark { communicators: 2, ..one };
+    assert_times(&times_ns(&both, &preset, 8), &[2_000.0, 2_500.0, 5_000.0, 5_500.0]);
+}
