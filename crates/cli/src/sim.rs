@@ -12,7 +12,7 @@ use tributary_charts::Table;
 use tributary_figures::plan::{self, Question};
 use tributary_figures::{Compared, Effort, Figure, FigureError, Progress};
 use tributary_sim::input::Refused;
-use tributary_sim::preset::{self, FabricShape, Preset};
+use tributary_sim::preset::{self, BesideRanks, FabricShape, Preset};
 
 use crate::bench::sizes;
 use crate::flags::{ClusterFlags, CompareFlags, FigureFlags, SimRunFlags, SystemFlags};
@@ -93,7 +93,13 @@ pub(crate) fn cluster(flags: &ClusterFlags) -> anyhow::Result<Preset> {
 }
 
 fn question(flags: &SystemFlags) -> anyhow::Result<(Preset, Question)> {
-    let preset = cluster(&flags.cluster)?;
+    let mut preset = cluster(&flags.cluster)?;
+    if let Some(aggregators) = &flags.aggregators {
+        let beside = beside_ranks(aggregators)?;
+        preset = preset.with_nodes_beside_ranks(beside).map_err(|refused| {
+            UsageError::new("--aggregators", aggregators, refused.to_string())
+        })?;
+    }
     let sizes = sizes::parse(&flags.sizes, 1)?;
     let question = Question {
         hosts: flags.hosts,
@@ -102,6 +108,17 @@ fn question(flags: &SystemFlags) -> anyhow::Result<(Preset, Question)> {
         effort: Effort { seed: flags.seed, operations: flags.operations },
     };
     Ok((preset, question))
+}
+
+/// Where aggregators are beside ranks: a number, or a file of hosts' names.
+fn beside_ranks(text: &str) -> anyhow::Result<BesideRanks> {
+    if let Ok(count) = text.parse() {
+        return Ok(BesideRanks::Count(count));
+    }
+    let names = std::fs::read_to_string(text)
+        .with_context(|| format!("--aggregators {text}: neither a number nor a file"))?;
+    let names = names.lines().map(str::trim).filter(|name| !name.is_empty());
+    Ok(BesideRanks::Hosts(names.map(str::to_owned).collect()))
 }
 
 /// A question that the system can't answer, as an error about the option that asks it.

@@ -4,6 +4,7 @@ mod support;
 
 use std::fmt::Write as _;
 use std::fs;
+use std::path::Path;
 
 use support::{run, tributary};
 
@@ -20,6 +21,16 @@ fn leaf_spine() -> String {
             .expect("strings take all");
     }
     text
+}
+
+/// What `tributary sim run` writes with these options, line by line, without the head.
+fn run_rows(options: &[&str], folder: &Path) -> Vec<String> {
+    let ended = run(tributary()
+        .args(["sim", "run", "--csv", "--operations", "2"])
+        .args(options)
+        .current_dir(folder));
+    assert!(ended.status.success(), "{options:?}: {}", ended.stderr);
+    ended.stdout.lines().skip(1).map(str::to_owned).collect()
 }
 
 /// The rows that a preset file with this text gives, without the head.
@@ -55,4 +66,37 @@ fn a_fabric_from_a_file_is_as_fast_as_the_same_fat_tree() {
     let base = "name = \"mine\"\nbase = \"edr\"\n";
     let fat_tree = "[fabric]\nkind = \"fat-tree\"\ndown = [4, 4]\nup = [1, 2]\n";
     assert_eq!(rows(&format!("{base}{FROM_FILE}")), rows(&format!("{base}{fat_tree}")));
+}
+
+#[test]
+fn aggregators_run_beside_ranks_on_as_many_hosts_or_on_those_of_a_file() {
+    let folder = tempfile::tempdir().expect("there is room");
+    fs::write(folder.path().join("fabric.toml"), leaf_spine()).expect("it can be written");
+    fs::write(folder.path().join("nodes"), "node01\nnode09\n").expect("it can be written");
+    let all = |options: &[&str]| {
+        let common = ["--preset", "ethernet-25", "--sizes", "8", "--hosts", "16"];
+        let rows = run_rows(&[&common, options].concat(), folder.path());
+        let tree = rows.iter().find(|row| row.starts_with("\"tree")).expect("there is a tree");
+        let numbers = tree.rsplit('"').next().expect("it has a design's name before");
+        numbers.split(',').nth(2).expect("a mean").parse::<f64>().expect("a number")
+    };
+    let one = all(&["--aggregators", "1"]);
+    let four = all(&["--aggregators", "4"]);
+    assert!(four < one, "three leaves take their children side by side: {four} us, {one} us");
+    let named = all(&["--fabric", "fabric.toml", "--aggregators", "nodes"]);
+    assert!(named < one, "{named} us, {one} us");
+}
+
+/// 4 aggregators of radix 64 have no room for 512 hosts. The hosts alone are simulated all the same.
+#[test]
+fn a_tree_that_cannot_be_is_a_row_with_its_cause() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let preset = "name = \"large\"\nbase = \"ethernet-25\"\n\
+                  [fabric]\nkind = \"fat-tree\"\ndown = [32, 16]\nup = [1, 4]\n";
+    fs::write(folder.path().join("large.toml"), preset).expect("it can be written");
+    let options = ["--config", "large.toml", "--sizes", "8", "--aggregators", "4"];
+    let rows = run_rows(&options, folder.path());
+    let [alone, tree] = &rows[..] else { panic!("{rows:#?}") };
+    assert!(alone.starts_with("\"hosts alone") && !alone.contains("NA"), "{alone}");
+    assert!(tree.contains(",8,NA,NA,NA,NA,NA,NA,") && tree.contains("64"), "{tree}");
 }

@@ -2,9 +2,10 @@
 
 use tributary_charts::{Cell, Table};
 use tributary_sim::input::Refused;
-use tributary_sim::measure::{FullHosts, InterHost};
+use tributary_sim::measure::{FullHosts, InterHost, Summary};
 use tributary_sim::preset::Preset;
-use tributary_sim::system::SystemPlan;
+use tributary_sim::system::{SystemError, SystemPlan};
+use tributary_sim::world::SetupError;
 
 use crate::sweep::{Effort, FigureError, Progress, sweep};
 
@@ -69,14 +70,24 @@ pub fn run(
     question: &Question,
     progress: &Progress,
 ) -> Result<Table, FigureError> {
-    let columns = ["design", "size_bytes", "avg_us", "min_us", "q1_us", "q2_us", "q3_us", "max_us"];
+    let columns =
+        ["design", "size_bytes", "avg_us", "min_us", "q1_us", "q2_us", "q3_us", "max_us", "cause"];
     let mut table = Table::new(&columns);
     let designs: Vec<Design> =
         designs(preset, question.processes).into_iter().filter(is_plain).collect();
-    for (design, size, summary) in simulate(preset, question, &designs, progress)? {
-        let mut row = vec![Cell::Text(design), Cell::Whole(size as u64)];
-        row.push(Cell::Number(summary.avg, 3));
-        row.extend(summary.processes.to_array().map(|us| Cell::Number(us, 3)));
+    for Point { design, size_bytes, result } in simulate(preset, question, &designs, progress)? {
+        let mut row = vec![Cell::Text(design), Cell::Whole(size_bytes as u64)];
+        match result {
+            Ok(summary) => {
+                row.push(Cell::Number(summary.avg, 3));
+                row.extend(summary.processes.to_array().map(|us| Cell::Number(us, 3)));
+                row.push(Cell::Empty);
+            }
+            Err(cause) => {
+                row.extend([const { Cell::Refused }; 6]);
+                row.push(Cell::Text(cause));
+            }
+        }
         table.add(row);
     }
     Ok(table)
@@ -91,24 +102,41 @@ pub fn compare(
     question: &Question,
     progress: &Progress,
 ) -> Result<Table, FigureError> {
-    let mut table = Table::new(&["size_bytes", "rank", "design", "avg_us", "times_the_best"]);
+    let columns = ["size_bytes", "rank", "design", "avg_us", "times_the_best", "cause"];
+    let mut table = Table::new(&columns);
     let designs = designs(preset, question.processes);
     let all = simulate(preset, question, &designs, progress)?;
     for &size in &question.sizes_bytes {
-        let mut of_size: Vec<_> = all.iter().filter(|(_, of, _)| *of == size).collect();
-        of_size.sort_by(|one, other| one.2.avg.total_cmp(&other.2.avg));
-        let best = of_size.first().map_or(1.0, |first| first.2.avg);
-        for (rank, (design, _, summary)) in (1..).zip(of_size) {
-            table.add(vec![
-                Cell::Whole(size as u64),
-                Cell::Whole(rank),
-                Cell::Text(design.clone()),
-                Cell::Number(summary.avg, 3),
-                Cell::Number(summary.avg / best, 2),
-            ]);
+        // What cannot be comes last.
+        let avg_us = |point: &Point| point.result.as_ref().map_or(f64::INFINITY, |it| it.avg);
+        let mut of_size: Vec<_> = all.iter().filter(|point| point.size_bytes == size).collect();
+        of_size.sort_by(|one, other| avg_us(one).total_cmp(&avg_us(other)));
+        let best_us = of_size.first().map_or(1.0, |first| avg_us(first));
+        for (rank, point) in (1..).zip(of_size) {
+            let design = Cell::Text(point.design.clone());
+            let (size, avg_us) = (Cell::Whole(size as u64), avg_us(point));
+            table.add(match &point.result {
+                Ok(_) => {
+                    let numbers = [Cell::Number(avg_us, 3), Cell::Number(avg_us / best_us, 2)];
+                    let [avg, times] = numbers;
+                    vec![size, Cell::Whole(rank), design, avg, times, Cell::Empty]
+                }
+                Err(cause) => {
+                    let [rank, avg, times] = [const { Cell::Refused }; 3];
+                    vec![size, rank, design, avg, times, Cell::Text(cause.clone())]
+                }
+            });
         }
     }
     Ok(table)
+}
+
+/// What was found for a design and a length.
+struct Point {
+    design: String,
+    size_bytes: usize,
+    /// Else why there is no such tree.
+    result: Result<Summary, String>,
 }
 
 fn simulate(
@@ -116,25 +144,68 @@ fn simulate(
     question: &Question,
     designs: &[Design],
     progress: &Progress,
-) -> Result<Vec<(String, usize, tributary_sim::measure::Summary)>, FigureError> {
-    let plan = SystemPlan::new(preset)?;
+) -> Result<Vec<Point>, FigureError> {
+    let with_nodes = SystemPlan::new(preset);
+    let (plan, no_tree) = match with_nodes {
+        Ok(plan) => (plan, None),
+        Err(fault) if is_about_nodes(&fault) => {
+            let alone = Preset { aggregation: None, ..preset.clone() };
+            (SystemPlan::new(&alone)?, Some(fault.to_string()))
+        }
+        Err(fault) => return Err(fault.into()),
+    };
     let hosts = question.hosts_of(preset, &plan)?;
     let points: Vec<(&Design, usize)> = designs
         .iter()
         .flat_map(|design| question.sizes_bytes.iter().map(move |&size| (design, size)))
         .collect();
-    sweep(&points, progress, |&(design, size)| {
+    sweep(&points, progress, |&(design, size_bytes)| {
+        let is_tree = matches!(design.inter_host, InterHost::Tree { .. });
+        let result = match &no_tree {
+            Some(cause) if is_tree => Err(cause.clone()),
+            _ => match design.simulate(preset, plan.clone(), hosts, question, size_bytes) {
+                Ok(summary) => Ok(summary),
+                Err(FigureError::System(fault)) if is_tree && is_about_nodes(&fault) => {
+                    Err(fault.to_string())
+                }
+                Err(fault) => return Err(fault),
+            },
+        };
+        Ok(Point { design: design.name.clone(), size_bytes, result })
+    })
+}
+
+/// Whether a system could be made without aggregation nodes. A defect of the simulation is not about them.
+fn is_about_nodes(fault: &SystemError) -> bool {
+    use SystemError::{NoHostForNode, NoSuchHost, NodeOnHost, Setup, TooFewHosts};
+    match fault {
+        Setup(fault) => !matches!(fault, SetupError::Run(_)),
+        _ => matches!(
+            fault,
+            NoHostForNode { .. } | NoSuchHost { .. } | NodeOnHost { .. } | TooFewHosts { .. }
+        ),
+    }
+}
+
+impl Design {
+    fn simulate(
+        &self,
+        preset: &Preset,
+        plan: SystemPlan,
+        hosts: u32,
+        question: &Question,
+        size_bytes: usize,
+    ) -> Result<Summary, FigureError> {
         let setting = FullHosts {
             hosts,
             processes: question.processes,
-            leaders: design.leaders,
-            inter_host: design.inter_host,
+            leaders: self.leaders,
+            inter_host: self.inter_host,
             seed: Some(question.effort.seed),
         };
-        let mut run = setting.set_up_as(preset, plan.clone())?;
-        let samples = run.allreduce(size, question.effort.operations)?;
-        Ok((design.name.clone(), size, samples.summary()))
-    })
+        let mut run = setting.set_up_as(preset, plan)?;
+        Ok(run.allreduce(size_bytes, question.effort.operations)?.summary())
+    }
 }
 
 /// Every design for this number of processes per host.

@@ -15,13 +15,13 @@ pub use constant::{
 };
 pub use error::PresetError;
 pub use file::{
-    Adapter, AggregationNodes, Cable, FabricShape, Library, Machine, Memory, Noise, Packet, Preset,
-    Software, Switch, TreeSoftware,
+    Adapter, AggregationNodes, BesideRanks, Cable, FabricShape, Library, Machine, Memory, Noise,
+    Packet, Preset, Software, Switch, TreeSoftware,
 };
 
 pub use tunable::{FittedConstant, Tunable};
 
-use crate::input;
+use crate::input::{self, Refused};
 
 /// The presets that come with the program: name and text.
 const SHIPPED: &[(&str, &str)] = &[
@@ -40,6 +40,22 @@ const SHIPPED: &[(&str, &str)] = &[
     ("aries", include_str!("../presets/aries.toml")),
     ("loggp", include_str!("../presets/loggp.toml")),
 ];
+
+impl Preset {
+    /// The same with aggregation nodes on these hosts, beside their ranks.
+    ///
+    /// # Errors
+    /// [`Refused`], if its nodes are in switches, or it has none.
+    pub fn with_nodes_beside_ranks(mut self, beside: BesideRanks) -> Result<Self, Refused> {
+        let Some(nodes) = &mut self.aggregation else {
+            let allowed = "a preset with a table `aggregation`";
+            return Err(Refused::new("name", format!("`{}`", self.name), allowed));
+        };
+        nodes.beside_ranks = Some(beside);
+        limits::check(&self)?;
+        Ok(self)
+    }
+}
 
 /// Names of the presets that come with the program.
 pub fn names() -> impl Iterator<Item = &'static str> {

@@ -16,7 +16,7 @@ use tributary_wire::frame::Versions;
 use crate::fabric::{GraphError, Vertex};
 use crate::preset::{AggregationNodes, Preset};
 use crate::world::{
-    AggregatorId, Data, GroupPlan, MemberId, ProcessId, SetupError, Site, Terms, World,
+    AggregatorId, Data, GroupPlan, ManagedNode, MemberId, ProcessId, SetupError, Site, Terms, World,
 };
 
 pub use layout::Layout;
@@ -81,6 +81,12 @@ pub enum SystemError {
     NoHostForNode {
         /// The aggregation node.
         node: String,
+    },
+    /// A node is to run on a host that the fabric does not have.
+    #[error("the fabric has no host `{host}` for an aggregation node")]
+    NoSuchHost {
+        /// Its name.
+        host: String,
     },
     /// The scenario needs aggregation nodes and the preset has none.
     #[error("preset `{0}` has no aggregation nodes")]
@@ -176,7 +182,7 @@ impl<D: Data> System<D> {
         Self { world, preset: preset.name.clone(), compute_hosts, layout, site }
     }
 
-    /// The hosts for processes: those that run no aggregation node.
+    /// The hosts for processes: all, or those that run no aggregation node.
     #[must_use]
     pub fn compute_hosts(&self) -> &[Vertex] {
         &self.compute_hosts
@@ -226,10 +232,15 @@ fn place<D: Data>(
     };
     let placed: Vec<AggregatorId> =
         layout.vertices().map(|vertex| world.add_aggregator(vertex, config)).collect();
-    if world.network().wiring().hosts() > MANAGED_HOSTS_MAX {
+    if world.network().wiring().hosts() > MANAGED_HOSTS_MAX && !layout.is_managers() {
         return None;
     }
-    let named: Vec<_> = layout.node_names().zip(placed).collect();
+    let named: Vec<_> = layout
+        .node_names()
+        .zip(layout.node_machines())
+        .zip(placed)
+        .map(|((name, machine), aggregator)| ManagedNode { name, machine, aggregator })
+        .collect();
     Some(Site::new(layout.fabric(world.network().wiring()), &named, &config, osos_per_job))
 }
 

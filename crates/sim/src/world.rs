@@ -27,7 +27,7 @@ pub use group::{ChildPlan, GroupPlan, NodePlan, SetupError, Terms};
 pub use ids::{AggregatorId, MemberId, ProcessId, RankId};
 pub use payload::{Data, NoPayload, RealPayload};
 pub use rank::{HostCollective, RankFinished, Team};
-pub use site::Site;
+pub use site::{ManagedNode, Site};
 
 use tributary_algorithms::Unsupported;
 use tributary_protocol::{Time, endpoint, node};
@@ -240,6 +240,10 @@ impl<D: Data> World<D> {
     /// The adapter takes a packet from a core and puts it on the wire.
     fn post(&mut self, packet: Packet) {
         let now = self.events.now();
+        if packet.is_local() {
+            self.events.schedule(now + self.costs.message.line, Event::Arrive(packet));
+            return;
+        }
         for (packet, fetched_bytes) in self.packets_of(packet) {
             let adapter = &mut self.adapters[packet.at.0 as usize];
             let ready = adapter.transmit(&self.costs, now, fetched_bytes);
@@ -261,7 +265,8 @@ impl<D: Data> World<D> {
 
     /// An aggregation node sends a frame through its switch, or through its host's adapter.
     fn emit(&mut self, packet: Packet) {
-        if packet.at.0 < self.network.wiring().hosts() {
+        let is_at_root = matches!(packet.cargo, Cargo::Copy { .. });
+        if packet.at.0 < self.network.wiring().hosts() && !is_at_root {
             self.post(packet);
             return;
         }
@@ -294,7 +299,7 @@ impl<D: Data> World<D> {
     fn arrive(&mut self, packet: Packet) {
         let now = self.events.now();
         let hosts = self.network.wiring().hosts();
-        let seen_at = if packet.to.0 < hosts {
+        let seen_at = if packet.to.0 < hosts && !packet.is_local() {
             self.adapters[packet.to.0 as usize].receive(&self.costs, now, packet.bytes)
         } else {
             now
@@ -304,11 +309,11 @@ impl<D: Data> World<D> {
             | Cargo::ToMember { frame, is_last: false, .. } => drop(self.frames.take(frame)),
             Cargo::ToNode { aggregator, port, frame, .. } => {
                 let frame = self.frames.take(frame);
-                self.node_receives(seen_at, aggregator, port, frame);
+                self.node_receives(seen_at, aggregator, port, frame, packet.is_local());
             }
             Cargo::ToMember { member, frame, .. } => {
                 let frame = self.frames.take(frame);
-                self.member_receives(seen_at, member, &frame);
+                self.member_receives(seen_at, member, &frame, packet.is_local());
             }
             Cargo::Message { transfer, kind } => self.message_receives(seen_at, transfer, kind),
             Cargo::Copy { .. } => unreachable!("a multicast copy is replicated, not delivered"),

@@ -1,11 +1,12 @@
 //! Times of the product's tree that anybody can work out: on networks where only a few things take time.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use tributary_sim::measure::TreeBenchmark;
+use tributary_sim::measure::{FullHosts, InterHost, Samples, TreeBenchmark};
 use tributary_sim::preset::{self, Preset};
 
-/// A link of 1 ns a byte and packets with 100 B of headers. Nothing else takes time, but for what `values` says.
-fn bare(values: &[(&str, f64)]) -> Preset {
+/// A link of 1 ns a byte and packets with 100 B of headers. Nothing else takes time, but for what `values` says. `further`
+/// is in the file as well.
+fn bare(values: &[(&str, f64)], further: &str) -> Preset {
     const BARE: &[(&str, f64, &str)] = &[
         ("access.rate", 8.0, "Gb/s"),
         ("access.propagation", 0.0, "ns"),
@@ -29,6 +30,11 @@ fn bare(values: &[(&str, f64)]) -> Preset {
         ("aggregation.byte", 0.0, "ns/B"),
         ("aggregation.reply", 0.0, "ns"),
         ("aggregation.reply_byte", 0.0, "ns/B"),
+        ("memory.sockets", 1.0, "1"),
+        ("memory.cores", 2.0, "1"),
+        ("memory.line_near", 0.0, "ns"),
+        ("memory.line_gap_near", 0.0, "ns"),
+        ("memory.copy", 0.0, "ns/B"),
     ];
     let unit = |key: &str| BARE.iter().find(|(known, ..)| *known == key).unwrap().2;
     let mut text = "name = \"bare\"\nbase = \"ethernet-25\"\n".to_owned();
@@ -38,12 +44,15 @@ fn bare(values: &[(&str, f64)]) -> Preset {
         text +=
             &format!("{key} = {{ value = {value:?}, unit = \"{unit}\", source = \"a test\" }}\n");
     }
-    preset::read(&text).unwrap()
+    preset::read(&format!("{text}{further}")).unwrap()
 }
 
 /// The times of all members of an allreduce, ascending, in nanoseconds.
 fn times_ns(benchmark: &TreeBenchmark, preset: &Preset, bytes: usize) -> Vec<f64> {
-    let samples = benchmark.set_up(preset).unwrap().allreduce(bytes, 1).unwrap();
+    sorted_ns(&benchmark.set_up(preset).unwrap().allreduce(bytes, 1).unwrap())
+}
+
+fn sorted_ns(samples: &Samples) -> Vec<f64> {
     let mut times: Vec<f64> = samples.times_us().iter().map(|us| us * 1e3).collect();
     times.sort_by(f64::total_cmp);
     times
@@ -68,7 +77,7 @@ fn a_segment_goes_in_packets_of_the_mtu() {
         (1000.0, [13_200.0, 17_600.0]),
         (500.0, [14_400.0, 19_200.0]),
     ] {
-        let preset = bare(&[("packet.mtu", mtu)]);
+        let preset = bare(&[("packet.mtu", mtu)], "");
         assert_times(&times_ns(&TreeBenchmark::of_first(2), &preset, 4000), &expected);
     }
 }
@@ -79,10 +88,56 @@ fn a_segment_goes_in_packets_of_the_mtu() {
 /// copies leave at 5,000 and 5,500.
 #[test]
 fn two_groups_share_an_aggregator() {
-    let preset =
-        bare(&[("access.rate", 8e3), ("aggregation.packet", 1000.0), ("aggregation.reply", 500.0)]);
+    let preset = bare(
+        &[("access.rate", 8e3), ("aggregation.packet", 1000.0), ("aggregation.reply", 500.0)],
+        "",
+    );
     let one = TreeBenchmark::of_first(2);
     assert_times(&times_ns(&one, &preset, 8), &[2_000.0, 2_500.0]);
     let both = TreeBenchmark { communicators: 2, ..one };
     assert_times(&times_ns(&both, &preset, 8), &[2_000.0, 2_500.0, 5_000.0, 5_500.0]);
+}
+
+const ONE_BESIDE_RANKS: &str =
+    "fabric = { kind = \"fat-tree\", down = [2], up = [1] }\naggregation.beside_ranks = 1\n";
+
+/// Two hosts, of which the first also runs the aggregator, on a core of its own. The rank there puts its contribution
+/// into memory (20 ns), where the aggregator sees it 50 later and reads it in 20: at 90. The other sends its own in 100, and the
+/// aggregator takes it in 1,000, until 1,100. It puts the first result into memory (20): the rank there sees it at 1,150
+/// and has it at 1,170. Then it sends the other, which leaves at 1,120 and is received in 200.
+#[test]
+fn an_aggregator_beside_a_rank_speaks_with_it_through_memory() {
+    let preset = bare(BUSY, ONE_BESIDE_RANKS);
+    assert_times(&times_ns(&TreeBenchmark::of_first(2), &preset, 8), &[1_170.0, 1_320.0]);
+}
+
+const BUSY: &[(&str, f64)] = &[
+    ("access.rate", 8e3),
+    ("memory.line_near", 50.0),
+    ("memory.line_gap_near", 20.0),
+    ("tree.request", 100.0),
+    ("tree.result", 200.0),
+    ("aggregation.packet", 1000.0),
+    ("aggregation.reply", 500.0),
+];
+
+/// The same hosts with a single core each. The first host's rank sees its result at 1,150 and gets its core back when
+/// the aggregator has sent the other one, at 1,620: it has it at 1,640.
+#[test]
+fn an_aggregator_on_a_full_host_takes_turns_with_its_rank() {
+    let one_core: Vec<_> = BUSY.iter().copied().chain([("memory.cores", 1.0)]).collect();
+    let setting = FullHosts {
+        hosts: 2,
+        processes: 1,
+        leaders: 1,
+        inter_host: InterHost::Tree { multicast: false },
+        seed: None,
+    };
+    for (preset, expected) in [
+        (bare(BUSY, ONE_BESIDE_RANKS), [1_170.0, 1_320.0]),
+        (bare(&one_core, ONE_BESIDE_RANKS), [1_320.0, 1_640.0]),
+    ] {
+        let samples = setting.set_up(&preset).unwrap().allreduce(8, 1).unwrap();
+        assert_times(&sorted_ns(&samples), &expected);
+    }
 }

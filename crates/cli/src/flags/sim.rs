@@ -14,6 +14,7 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   tributary sim run --config cluster.toml
   tributary sim run --preset ethernet-25 --hosts 8 --sizes 8,4K
+  tributary sim run --preset ethernet-25 --aggregators 4
   tributary sim run --print-preset edr-sharp > cluster.toml";
 
 const COMPARE_EXAMPLES: &str = "\
@@ -119,6 +120,11 @@ pub(crate) struct SystemFlags {
     /// Hosts that take part; all of them by default
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) hosts: Option<u32>,
+
+    /// Aggregators on hosts that also run ranks: how many, or a file with a host's name on each line. By default each
+    /// has a switch or a host of its own, as the preset says
+    #[arg(long, value_name = "N|FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) aggregators: Option<String>,
 
     /// Processes on each host
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]

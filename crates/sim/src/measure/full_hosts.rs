@@ -91,6 +91,10 @@ impl FullHosts {
             .flat_map(|host| (0..leaders).map(move |_| host))
             .map(|host| (system.world.add_process(host), host))
             .collect();
+        if self.processes >= preset.memory.sockets.count() * preset.memory.cores.count() {
+            let leads = processes.iter().step_by(leaders as usize);
+            leads.for_each(|(process, _)| system.world.share_core(*process));
+        }
         let leaders = match self.inter_host {
             InterHost::Tree { multicast } => {
                 let terms = group_terms(preset, multicast)?;

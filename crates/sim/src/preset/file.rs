@@ -232,6 +232,9 @@ pub struct AggregationNodes {
     /// Whether they run on hosts of their own instead of in switches.
     #[serde(default)]
     pub on_hosts: bool,
+    /// The hosts that run one beside their ranks. Without it hosts with a node run no ranks.
+    #[serde(default)]
+    pub beside_ranks: Option<BesideRanks>,
     /// Delay from the end of a packet to the start of the packets that it causes.
     pub latency: Constant<Nanoseconds>,
     /// The reducing engine, which all groups and ports of the node share: each packet that it takes.
@@ -248,6 +251,16 @@ pub struct AggregationNodes {
     pub radix: Constant<Count>,
     /// Longest segment.
     pub payload_max: Constant<Bytes>,
+}
+
+/// Hosts that run an aggregation node beside their ranks.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "expected how many hosts, or a list of their names")]
+pub enum BesideRanks {
+    /// So many, as far apart as they can be.
+    Count(u32),
+    /// These.
+    Hosts(Vec<String>),
 }
 
 /// A machine that runs the processes of all hosts and all aggregation nodes.

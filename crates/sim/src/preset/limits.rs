@@ -7,8 +7,8 @@ use core::ops::RangeInclusive;
 
 use super::constant::{Constant, Unit};
 use super::file::{
-    Adapter, AggregationNodes, Cable, FabricShape, Machine, Memory, Noise, Packet, Preset,
-    Software, Switch, TreeSoftware,
+    Adapter, AggregationNodes, BesideRanks, Cable, FabricShape, Machine, Memory, Noise, Packet,
+    Preset, Software, Switch, TreeSoftware,
 };
 use crate::fabric::Routing;
 use crate::input::Refused;
@@ -130,6 +130,7 @@ fn tree(tree: &TreeSoftware) -> Result<(), Refused> {
 }
 
 fn aggregation(nodes: &AggregationNodes) -> Result<(), Refused> {
+    nodes.beside_ranks.as_ref().map_or(Ok(()), |beside| beside_ranks(beside, nodes.on_hosts))?;
     within("aggregation.latency", &nodes.latency, DELAY)?;
     within("aggregation.packet", &nodes.packet, DELAY)?;
     within("aggregation.byte", &nodes.byte, PER_BYTE)?;
@@ -138,6 +139,22 @@ fn aggregation(nodes: &AggregationNodes) -> Result<(), Refused> {
     whole("aggregation.osos", &nodes.osos, 1.0..=f64::from(u16::MAX))?;
     whole("aggregation.radix", &nodes.radix, 2.0..=f64::from(u16::MAX))?;
     whole("aggregation.payload_max", &nodes.payload_max, SEGMENT)
+}
+
+/// Nodes in switches, or on no host, are beside no ranks.
+fn beside_ranks(beside: &BesideRanks, on_hosts: bool) -> Result<(), Refused> {
+    let (value, is_none) = match beside {
+        BesideRanks::Count(count) => (count.to_string(), *count == 0),
+        BesideRanks::Hosts(names) => (format!("{names:?}"), names.is_empty()),
+    };
+    let allowed = if is_none {
+        "1 or more, or a list of names of hosts"
+    } else if !on_hosts {
+        "with `on_hosts = true` only, because nodes in switches are beside no ranks"
+    } else {
+        return Ok(());
+    };
+    Err(Refused::new("aggregation.beside_ranks", value, allowed))
 }
 
 /// A node in a switch is on no machine.

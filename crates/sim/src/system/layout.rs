@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use tributary_topology::{AggregationNode, AggregationTree, Fabric};
+use tributary_topology::{AggregationNode, AggregationTree, Fabric, VertexKind};
 use tributary_wire::ChildIndex;
 
 use super::SystemError;
 use crate::fabric::{Graph, Vertex, Wiring};
+use crate::preset::BesideRanks;
 use crate::world::{AggregatorId, ChildPlan, GroupPlan, NodePlan, ProcessId};
 
 /// The tree of all aggregation nodes over a fabric.
@@ -15,7 +16,20 @@ pub struct Layout {
     hosts: u32,
     nodes: Vec<Place>,
     homes: Homes,
-    described: Option<(Fabric, Vec<String>)>,
+    view: View,
+    /// Whether hosts with a node run ranks as well.
+    is_beside_ranks: bool,
+}
+
+/// What the manager knows of the fabric.
+#[derive(Clone, Debug)]
+enum View {
+    /// The links that the tree uses.
+    Tree,
+    /// All of it, and the hosts' names.
+    Whole(Fabric, Vec<String>),
+    /// Nothing: it gives hosts to nodes by the machines that both name.
+    Nothing,
 }
 
 /// One node's place.
@@ -82,7 +96,7 @@ impl Layout {
             Wiring::Graph(_) => panic!("a fabric from a file has no regular tree"),
         };
         let homes = Homes::Blocks(per_node);
-        Self { hosts, nodes: places, homes, described: None }
+        Self { hosts, nodes: places, homes, view: View::Tree, is_beside_ranks: false }
     }
 
     /// The same tree with every node in software, on a host of its own: the one that a topology file
@@ -147,6 +161,9 @@ impl Layout {
     /// above serves it.
     #[must_use]
     pub fn without_lowest(mut self, levels: u32) -> Option<Self> {
+        if self.is_managers() {
+            return (levels == 0).then_some(self);
+        }
         self.leave_out_idle();
         for _ in 0..levels {
             let mut is_parent = vec![false; self.nodes.len()];
@@ -196,7 +213,7 @@ impl Layout {
         if named.is_empty() {
             named = fabric
                 .vertices()
-                .filter(|(_, vertex)| vertex.kind == tributary_topology::VertexKind::Switch)
+                .filter(|(_, vertex)| vertex.kind == VertexKind::Switch)
                 .filter_map(|(_, vertex)| Some((vertex.name.clone(), graph.find(&vertex.name)?)))
                 .collect();
         }
@@ -215,19 +232,68 @@ impl Layout {
             vertex,
             parent: placed.parent.map(tributary_topology::NodeIndex::get),
         });
-        let hosts: Vec<String> = fabric
-            .vertices()
-            .filter(|(_, vertex)| vertex.kind == tributary_topology::VertexKind::Host)
-            .map(|(_, vertex)| vertex.name.clone())
-            .collect();
+        let hosts = hosts_of(fabric);
         let home = |host: &String| tree.home(host).expect("every host reaches a node").get();
         let homes = hosts.iter().map(home).collect();
         Self {
             hosts: hosts.len() as u32,
             nodes: places.collect(),
             homes: Homes::Table(homes),
-            described: Some((fabric.clone(), hosts)),
+            view: View::Whole(fabric.clone(), hosts),
+            is_beside_ranks: false,
         }
+    }
+
+    /// Nodes on some hosts of a regular fabric, beside the ranks there, and a manager without a topology file. It makes
+    /// the tree.
+    ///
+    /// # Errors
+    /// [`SystemError`], if there are no such hosts.
+    pub fn beside_ranks(hosts: u32, beside: &BesideRanks) -> Result<Self, SystemError> {
+        let names: Vec<String> = (0..hosts).map(|host| name_of(Vertex(host))).collect();
+        let nodes = chosen(&names, beside)?;
+        let nodes = nodes.into_iter().map(|host| {
+            let name = names[host as usize].clone();
+            Place { name, vertex: Vertex(host), parent: None }
+        });
+        Ok(Self {
+            hosts,
+            nodes: nodes.collect(),
+            homes: Homes::Blocks(hosts),
+            view: View::Nothing,
+            is_beside_ranks: true,
+        })
+    }
+
+    /// The same on the fabric of a topology file, which the manager has as well. The file's own nodes are left out.
+    ///
+    /// # Errors
+    /// As [`Layout::beside_ranks`].
+    pub fn described_beside_ranks(
+        fabric: &Fabric,
+        graph: &Graph,
+        beside: &BesideRanks,
+    ) -> Result<Self, SystemError> {
+        let mut fabric = without_nodes(fabric);
+        let hosts = hosts_of(&fabric);
+        for host in chosen(&hosts, beside)? {
+            let name = &hosts[host as usize];
+            let at = fabric.find(name).expect("the host was just listed");
+            fabric.add_aggregation_node(name, at).expect("hosts' names differ");
+        }
+        Ok(Self { is_beside_ranks: true, ..Self::described(&fabric, graph) })
+    }
+
+    /// Whether hosts with a node run ranks as well.
+    #[must_use]
+    pub fn is_beside_ranks(&self) -> bool {
+        self.is_beside_ranks
+    }
+
+    /// Whether only the manager knows the tree.
+    #[must_use]
+    pub fn is_managers(&self) -> bool {
+        matches!(self.view, View::Nothing)
     }
 
     /// The vertex of each node.
@@ -240,12 +306,20 @@ impl Layout {
         self.nodes.iter().map(|node| node.name.clone())
     }
 
+    /// The machine of each node, as the manager knows it: that of the host beside whose ranks it runs, else its own.
+    pub fn node_machines(&self) -> impl Iterator<Item = String> + '_ {
+        self.nodes.iter().map(|node| match self.is_beside_ranks {
+            true => self.host_name(node.vertex),
+            false => node.name.clone(),
+        })
+    }
+
     /// The manager's name for a host.
     #[must_use]
     pub fn host_name(&self, host: Vertex) -> String {
-        match &self.described {
-            Some((_, names)) => names[host.0 as usize].clone(),
-            None => format!("host{}", host.0),
+        match &self.view {
+            View::Whole(_, names) => names[host.0 as usize].clone(),
+            View::Tree | View::Nothing => name_of(host),
         }
     }
 
@@ -256,8 +330,10 @@ impl Layout {
     /// Never: the names differ.
     #[must_use]
     pub fn fabric(&self, wiring: &Wiring) -> Fabric {
-        if let Some((fabric, _)) = &self.described {
-            return fabric.clone();
+        match &self.view {
+            View::Whole(fabric, _) => return fabric.clone(),
+            View::Nothing => return Fabric::new(),
+            View::Tree => {}
         }
         let mut fabric = Fabric::new();
         let switches: Vec<_> = self
@@ -315,6 +391,64 @@ impl Layout {
         }
         list(root, &children)
     }
+}
+
+/// A host's name in a regular fabric.
+fn name_of(host: Vertex) -> String {
+    format!("host{}", host.0)
+}
+
+/// The names of a fabric's hosts.
+fn hosts_of(fabric: &Fabric) -> Vec<String> {
+    let hosts = fabric.vertices().filter(|(_, vertex)| vertex.kind == VertexKind::Host);
+    hosts.map(|(_, vertex)| vertex.name.clone()).collect()
+}
+
+/// The hosts among `names` that run a node beside their ranks.
+fn chosen(names: &[String], beside: &BesideRanks) -> Result<Vec<u32>, SystemError> {
+    let has = names.len() as u32;
+    match beside {
+        BesideRanks::Count(needed) if *needed > has => {
+            Err(SystemError::TooFewHosts { needed: *needed, has })
+        }
+        BesideRanks::Count(count) => Ok((0..*count)
+            .map(|node| (u64::from(node) * u64::from(has) / u64::from(*count)) as u32)
+            .collect()),
+        BesideRanks::Hosts(wanted) => {
+            let place = |host: &String| {
+                let place = names.iter().position(|name| name == host);
+                place
+                    .map(|place| place as u32)
+                    .ok_or_else(|| SystemError::NoSuchHost { host: host.clone() })
+            };
+            let mut places = wanted.iter().map(place).collect::<Result<Vec<_>, _>>()?;
+            places.sort_unstable();
+            places.dedup();
+            Ok(places)
+        }
+    }
+}
+
+/// A copy of a fabric that has no aggregation nodes yet.
+fn without_nodes(fabric: &Fabric) -> Fabric {
+    let mut copy = Fabric::new();
+    for (_, vertex) in fabric.vertices() {
+        let added = match vertex.kind {
+            VertexKind::Host => copy.add_host(&vertex.name),
+            VertexKind::Switch => copy.add_switch(&vertex.name),
+        };
+        added.expect("names differed before");
+    }
+    for (id, vertex) in fabric.vertices() {
+        let one = copy.find(&vertex.name).expect("it was just added");
+        for other in fabric.neighbours(id) {
+            let other = copy.find(&fabric.vertex(*other).name).expect("it was just added");
+            if !copy.neighbours(one).contains(&other) {
+                copy.add_link(one, other).expect("the link was there before");
+            }
+        }
+    }
+    copy
 }
 
 #[derive(Clone, Copy, Debug)]

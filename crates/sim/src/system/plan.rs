@@ -7,7 +7,7 @@ use tributary_topology::readers::{self, Format};
 
 use super::{Layout, SystemError};
 use crate::fabric::{Dragonfly, FatTree, Graph, Routing, Torus, Vertex, Wiring};
-use crate::preset::{FabricShape, Preset};
+use crate::preset::{AggregationNodes, FabricShape, Preset};
 
 /// The fabric of a preset with its routes, and the places of its aggregation nodes.
 #[derive(Clone, Debug)]
@@ -46,6 +46,7 @@ impl SystemPlan {
         layout: Option<Layout>,
     ) -> Result<Self, SystemError> {
         let layout = match (layout, &preset.aggregation, &wiring) {
+            (Some(layout), _, _) if layout.is_beside_ranks() => Some(layout),
             (Some(layout), Some(nodes), _) if nodes.on_hosts => Some(layout.on_hosts()?),
             (Some(layout), _, Wiring::Graph(graph)) => Some(layout.in_switches(graph)?),
             (layout, _, _) => layout,
@@ -79,11 +80,12 @@ impl SystemPlan {
         self.wiring.vertices() as usize
     }
 
-    /// The hosts for processes: those that run no aggregation node.
+    /// The hosts for processes: all, or those that run no aggregation node.
     #[must_use]
     pub fn compute_hosts(&self) -> Vec<Vertex> {
         let mut is_free = vec![true; self.wiring.hosts() as usize];
-        for vertex in self.layout.iter().flat_map(Layout::vertices) {
+        let excluding = self.layout.iter().filter(|layout| !layout.is_beside_ranks());
+        for vertex in excluding.flat_map(Layout::vertices) {
             if let Some(is_free) = is_free.get_mut(vertex.0 as usize) {
                 *is_free = false;
             }
@@ -119,7 +121,13 @@ fn placed(preset: &Preset) -> Result<(Wiring, Option<Layout>), SystemError> {
             return described(preset, &path, &text);
         }
     };
-    let layout = preset.aggregation.as_ref().map(|_| Layout::regular(&wiring));
+    let layout = match &preset.aggregation {
+        None => None,
+        Some(AggregationNodes { beside_ranks: Some(beside), .. }) => {
+            Some(Layout::beside_ranks(wiring.hosts(), beside)?)
+        }
+        Some(_) => Some(Layout::regular(&wiring)),
+    };
     Ok((wiring, layout))
 }
 
@@ -135,6 +143,12 @@ fn described(
     if preset.routing == Routing::Valiant {
         return Err(SystemError::NoGroups { path: path() });
     }
-    let layout = preset.aggregation.as_ref().map(|_| Layout::described(&fabric, &graph));
+    let layout = match &preset.aggregation {
+        None => None,
+        Some(AggregationNodes { beside_ranks: Some(beside), .. }) => {
+            Some(Layout::described_beside_ranks(&fabric, &graph, beside)?)
+        }
+        Some(_) => Some(Layout::described(&fabric, &graph)),
+    };
     Ok((Wiring::Graph(graph), layout))
 }

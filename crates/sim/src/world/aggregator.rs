@@ -8,7 +8,7 @@ use tributary_wire::frame::{Edge, Header, Message, Part, Target};
 use super::cores::Runner;
 use super::cost::NodeCosts;
 use super::frames::Frame;
-use super::ids::{AggregatorId, MemberId};
+use super::ids::{AggregatorId, MemberId, ProcessId};
 use super::packet::{Cargo, Packet};
 use super::{Data, Event, RunError, World, time_at};
 use crate::engine::Picos;
@@ -38,6 +38,8 @@ pub(super) struct Aggregator<D: Data> {
     /// Requests that arrived before their slot was free; see [`World::defer`].
     deferred: Vec<(PortId, Frame<D::Piece>)>,
     engines: Engines,
+    /// The process whose core the node has to share; none if it has a core of its own.
+    core_of: Option<ProcessId>,
 }
 
 /// Until when each engine of a node is busy.
@@ -49,8 +51,8 @@ struct Engines {
 
 impl Engines {
     /// Takes a packet that can be seen at `ready`. Returns when it is reduced.
-    fn take(&mut self, costs: &NodeCosts, ready: Picos, reduced_bytes: u32) -> Picos {
-        self.take_free_at = ready.max(self.take_free_at) + costs.take.of(reduced_bytes);
+    fn take(&mut self, costs: &NodeCosts, ready: Picos, cost: Picos) -> Picos {
+        self.take_free_at = ready.max(self.take_free_at) + cost;
         if costs.has_one_thread {
             self.reply_free_at = self.reply_free_at.max(self.take_free_at);
         }
@@ -58,9 +60,9 @@ impl Engines {
     }
 
     /// Makes a copy of a result that is there at `ready`. Returns when it leaves.
-    fn reply(&mut self, costs: &NodeCosts, ready: Picos, bytes: u32) -> Picos {
+    fn reply(&mut self, costs: &NodeCosts, ready: Picos, cost: Picos) -> Picos {
         let leaves_at = ready.max(self.reply_free_at);
-        self.reply_free_at = leaves_at + costs.reply.of(bytes);
+        self.reply_free_at = leaves_at + cost;
         if costs.has_one_thread {
             self.take_free_at = self.take_free_at.max(self.reply_free_at);
         }
@@ -90,8 +92,17 @@ impl<D: Data> World<D> {
             ports: Vec::new(),
             deferred: Vec::new(),
             engines: Engines::default(),
+            core_of: None,
         });
         id
+    }
+
+    /// Lets every aggregation node on the host of a process take turns with it on its core.
+    pub fn share_core(&mut self, process: ProcessId) {
+        let host = self.host_of(process);
+        for aggregator in self.aggregators.iter_mut().filter(|node| node.vertex == host) {
+            aggregator.core_of = Some(process);
+        }
     }
 
     pub(super) fn node_receives(
@@ -100,6 +111,7 @@ impl<D: Data> World<D> {
         id: AggregatorId,
         port: PortId,
         frame: Frame<D::Piece>,
+        is_local: bool,
     ) {
         let (is_request, is_result) = match frame.message {
             Message::Request(_) | Message::Chunk(_) => (true, false),
@@ -110,7 +122,9 @@ impl<D: Data> World<D> {
         let header = Header { edge: ports[port.0 as usize].edge, message: frame.message };
         // The engine forwards a result, but reads every byte of a contribution.
         let reduced = if is_request { header.payload_bytes() as u32 } else { 0 };
-        let ready = self.node_takes(seen_at, id, reduced) + self.costs.node.latency;
+        let costs = &self.costs.node;
+        let cost = if is_local { costs.take_local } else { costs.take }.of(reduced);
+        let ready = self.node_takes(seen_at, id, cost) + self.costs.node.latency;
         self.node_handles(ready, id, port, frame);
         if is_result {
             self.resume_deferred(ready, id);
@@ -118,20 +132,32 @@ impl<D: Data> World<D> {
         while self.aggregators[id.index()].node.poll_event().is_some() {}
     }
 
-    /// Occupies the node's engine with a packet that can be seen at `seen_at`. Returns when it is reduced.
-    fn node_takes(&mut self, seen_at: Picos, id: AggregatorId, reduced_bytes: u32) -> Picos {
-        let engines = &mut self.aggregators[id.index()].engines;
-        let turn = self.cores.turn(Runner::Node(id), seen_at.max(engines.take_free_at));
-        let reduced_at = engines.take(&self.costs.node, turn.start, reduced_bytes);
+    /// Occupies the node's engine for `cost` with a packet that can be seen at `seen_at`. Returns when it is reduced.
+    fn node_takes(&mut self, seen_at: Picos, id: AggregatorId, cost: Picos) -> Picos {
+        let Aggregator { engines, core_of, .. } = &mut self.aggregators[id.index()];
+        let core_free_at =
+            core_of.map_or(Picos::ZERO, |process| self.processes[process.index()].free_at);
+        let earliest = seen_at.max(engines.take_free_at).max(core_free_at);
+        let turn = self.cores.turn(Runner::Node(id), earliest);
+        let reduced_at = engines.take(&self.costs.node, turn.start, cost);
+        if let Some(process) = core_of {
+            self.processes[process.index()].free_at = reduced_at;
+        }
         self.cores.end(turn, reduced_at);
         reduced_at
     }
 
-    /// Occupies the node's engine with a copy of a result that is there at `ready`. Returns when it leaves.
-    fn node_replies(&mut self, ready: Picos, id: AggregatorId, bytes: u32) -> Picos {
-        let engines = &mut self.aggregators[id.index()].engines;
-        let turn = self.cores.turn(Runner::Node(id), ready.max(engines.reply_free_at));
-        let leaves_at = engines.reply(&self.costs.node, turn.start, bytes);
+    /// Occupies the node's engine for `cost` with a copy of a result that is there at `ready`. Returns when it leaves.
+    fn node_replies(&mut self, ready: Picos, id: AggregatorId, cost: Picos) -> Picos {
+        let Aggregator { engines, core_of, .. } = &mut self.aggregators[id.index()];
+        let core_free_at =
+            core_of.map_or(Picos::ZERO, |process| self.processes[process.index()].free_at);
+        let earliest = ready.max(engines.reply_free_at).max(core_free_at);
+        let turn = self.cores.turn(Runner::Node(id), earliest);
+        let leaves_at = engines.reply(&self.costs.node, turn.start, cost);
+        if let Some(process) = core_of {
+            self.processes[process.index()].free_at = engines.reply_free_at;
+        }
         self.cores.end(turn, engines.reply_free_at);
         leaves_at
     }
@@ -201,7 +227,6 @@ impl<D: Data> World<D> {
             let cargo = Cargo::Copy { group: edge.group.0, node: 0, frame, is_last: true };
             self.events.schedule(ready, Event::Emit(Packet { from: at, at, to: at, bytes, cargo }));
         }
-        let leaves_at = self.node_replies(ready, id, bytes);
         let (to, cargo) = match peer {
             Peer::Member { member, host } => {
                 (host, Cargo::ToMember { member, frame, is_last: true })
@@ -210,7 +235,11 @@ impl<D: Data> World<D> {
                 (vertex, Cargo::ToNode { aggregator, port, frame, is_last: true })
             }
         };
-        self.events.schedule(leaves_at, Event::Emit(Packet { from: at, at, to, bytes, cargo }));
+        let packet = Packet { from: at, at, to, bytes, cargo };
+        let costs = &self.costs.node;
+        let cost = if packet.is_local() { costs.reply_local } else { costs.reply }.of(bytes);
+        let leaves_at = self.node_replies(ready, id, cost);
+        self.events.schedule(leaves_at, Event::Emit(packet));
     }
 
     /// A switch of a multicast tree forwards a result to its members and to the next switches, all at

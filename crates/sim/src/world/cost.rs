@@ -80,6 +80,9 @@ pub(super) struct NodeCosts {
     pub(super) latency: Picos,
     pub(super) take: Linear,
     pub(super) reply: Linear,
+    /// Taking what comes through the memory of the node's own host, and replying that way.
+    pub(super) take_local: Linear,
+    pub(super) reply_local: Linear,
     /// Whether one thread takes packets and sends copies, as in a daemon.
     pub(super) has_one_thread: bool,
 }
@@ -108,6 +111,7 @@ impl Costs {
         let (adapter, tree, noise) = (&preset.adapter, &preset.tree, &preset.noise);
         let bus_byte_ns = adapter.bus.byte_ps() / 1e3;
         let rate = noise.detour_rate.value();
+        let line_ns = preset.memory.line_gap_near.value();
         Self {
             mtu_bytes: preset.packet.mtu.bytes() as u32,
             adapter: AdapterCosts {
@@ -131,6 +135,8 @@ impl Costs {
                 latency: nodes.latency.span(),
                 take: Linear::new(nodes.packet.value(), nodes.byte.value()),
                 reply: Linear::new(nodes.reply.value(), nodes.reply_byte.value()),
+                take_local: Linear::new(line_ns, nodes.byte.value()),
+                reply_local: Linear::new(line_ns, preset.memory.copy.value()),
                 has_one_thread: nodes.on_hosts,
             }),
             machine: preset.machine.as_ref().map(|machine| MachineCosts {
@@ -181,6 +187,8 @@ impl NodeCosts {
             latency: Picos::ZERO,
             take: Linear::new(0.0, 0.0),
             reply: Linear::new(0.0, 0.0),
+            take_local: Linear::new(0.0, 0.0),
+            reply_local: Linear::new(0.0, 0.0),
             has_one_thread: false,
         }
     }

@@ -18,7 +18,8 @@ pub(super) struct Adapter {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Process {
     pub(super) host: Vertex,
-    free_at: Picos,
+    /// Until when its core is busy.
+    pub(super) free_at: Picos,
     /// When the operating system next interrupts the core.
     detour_at: Picos,
 }

@@ -128,6 +128,7 @@ impl<D: Data> World<D> {
         seen_at: Picos,
         id: MemberId,
         frame: &Frame<D::Piece>,
+        is_local: bool,
     ) {
         let tree = self.costs.tree;
         let now = time_at(self.events.now());
@@ -147,10 +148,14 @@ impl<D: Data> World<D> {
         if let Some(body) = body {
             D::fill(&mut member.vector, body.bytes, &frame.piece);
         }
-        let cost = if is_repeat { tree.repeat } else { tree.result.of(bytes) };
+        let cost = match (is_local, is_repeat) {
+            (true, _) => self.costs.message.share.of(bytes),
+            (false, true) => tree.repeat,
+            (false, false) => tree.result.of(bytes),
+        };
         // The first line arrives with the completion; each further one is a read of memory.
         let lines = bytes.saturating_sub(1) / tree.notice_max_bytes.max(1);
-        let fetching = if is_repeat { 0 } else { u64::from(lines) };
+        let fetching = if is_repeat || is_local { 0 } else { u64::from(lines) };
         let found_at = seen_at + Picos(tree.line_read.0 * fetching);
         let done_at = self.work(process, found_at, cost);
         let member = &mut self.members[id.index()];
@@ -187,8 +192,12 @@ impl<D: Data> World<D> {
             member.endpoint.pop_transmit(now);
             let Member { edge, host, vertex, process, aggregator, port, .. } = *member;
             debug_assert_eq!(transmit.header.edge, edge, "a link carries one edge");
-            let inline = self.inline_cost(bytes);
-            at_time = self.work(process, at_time, self.costs.tree.request.of(bytes) + inline);
+            let cost = if host == vertex {
+                self.costs.message.share.of(bytes)
+            } else {
+                self.costs.tree.request.of(bytes) + self.inline_cost(bytes)
+            };
+            at_time = self.work(process, at_time, cost);
             let frame = self.frames.add(transmit.header.message, piece);
             let cargo = Cargo::ToNode { aggregator, port, frame, is_last: true };
             let packet = Packet { from: host, at: host, to: vertex, bytes, cargo };

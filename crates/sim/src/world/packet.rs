@@ -35,6 +35,11 @@ pub(super) enum Cargo {
 }
 
 impl Packet {
+    /// Whether it never leaves its host: it goes through memory there.
+    pub(super) fn is_local(&self) -> bool {
+        self.from == self.to
+    }
+
     /// The frame that the packet carries all of, or a part.
     pub(super) fn frame(&self) -> Option<FrameId> {
         match self.cargo {

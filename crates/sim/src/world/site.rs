@@ -29,6 +29,17 @@ pub struct Site {
     by_address: BTreeMap<String, AggregatorId>,
 }
 
+/// An aggregation node as the manager knows it.
+#[derive(Clone, Debug)]
+pub struct ManagedNode {
+    /// Its name.
+    pub name: String,
+    /// The machine that it runs on: that of a host, or one of its own.
+    pub machine: String,
+    /// Which one it is.
+    pub aggregator: AggregatorId,
+}
+
 impl Site {
     /// A manager of `fabric` with one job, whose groups may add up to `osos_per_job` outstanding
     /// operations.
@@ -38,7 +49,7 @@ impl Site {
     #[must_use]
     pub fn new(
         fabric: Fabric,
-        nodes: &[(String, AggregatorId)],
+        nodes: &[ManagedNode],
         config: &NodeConfig,
         osos_per_job: Option<u32>,
     ) -> Self {
@@ -46,8 +57,8 @@ impl Site {
         let mut manager = Manager::new(limits, fabric, [7; 32]);
         let mut aggregators = BTreeMap::new();
         let mut by_address = BTreeMap::new();
-        for (name, aggregator) in nodes {
-            let address = NodeAddress { tcp: name.clone(), machine: name.clone(), shm: None };
+        for ManagedNode { name, machine, aggregator } in nodes {
+            let address = NodeAddress { tcp: name.clone(), machine: machine.clone(), shm: None };
             let registration = NodeRegistration {
                 name: name.clone(),
                 address,
