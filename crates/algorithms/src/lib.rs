@@ -19,12 +19,14 @@ pub mod model;
 pub mod network;
 mod phases;
 pub mod prediction;
+mod radices;
 mod request;
 mod schedule;
 mod split;
 pub mod step;
 
 pub use collective::{Collective, CollectiveKind};
+pub use radices::Radices;
 pub use request::{Algorithm, Order, Shape, Unsupported};
 pub use schedule::Schedule;
 pub use split::{Span, Split};

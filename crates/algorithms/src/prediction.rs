@@ -185,6 +185,8 @@ struct Rank {
     outgoing_ns: f64,
     incoming_ns: f64,
     inbox: VecDeque<Message>,
+    /// The round that it is in, and since when it is ready for all messages of that round.
+    receiving: Option<(u32, f64)>,
     /// Whether it waits for a message.
     waits: bool,
 }
@@ -208,8 +210,23 @@ impl Rank {
             outgoing_ns: 0.0,
             incoming_ns: 0.0,
             inbox: VecDeque::new(),
+            receiving: None,
             waits: false,
         }
+    }
+}
+
+impl Rank {
+    /// The receives of a round are in progress all at once.
+    fn begin_receiving(&mut self, round: u32) {
+        if self.receiving.is_none_or(|(begun, _)| begun != round) {
+            self.receiving = Some((round, self.core_ns));
+        }
+    }
+
+    /// Since when the rank is ready for the messages of its round.
+    fn ready_ns(&self) -> f64 {
+        self.receiving.map_or(self.core_ns, |(_, since_ns)| since_ns)
     }
 }
 
@@ -235,6 +252,7 @@ impl Walk<'_> {
                     }
                 }
                 Action::Receive { from, span, landing, .. } => {
+                    self.ranks[rank as usize].begin_receiving(step.round);
                     let Some(message) = self.take_message(rank, from, bytes_of(span)) else {
                         self.ranks[rank as usize].waits = true;
                         return;
@@ -297,10 +315,9 @@ impl Walk<'_> {
         let Message { bytes, told_ns, mut arrival_ns, .. } = message;
         let receiver = &mut self.ranks[rank as usize];
         if let Some(told_ns) = told_ns {
-            let asks_ns = receiver.core_ns.max(told_ns);
-            receiver.core_ns = asks_ns + prices.receive_ns + prices.send_ns;
-            let delay_ns = asks_ns - told_ns;
-            arrival_ns += delay_ns;
+            let asks_ns = receiver.ready_ns().max(told_ns);
+            receiver.core_ns = receiver.core_ns.max(told_ns) + prices.receive_ns + prices.send_ns;
+            arrival_ns += asks_ns - told_ns;
         }
         receiver.incoming_ns = arrival_ns.max(receiver.incoming_ns + prices.on_link_ns(bytes));
         receiver.core_ns = receiver.core_ns.max(receiver.incoming_ns) + prices.receiving_ns(bytes);

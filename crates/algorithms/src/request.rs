@@ -1,12 +1,13 @@
 //! What a schedule is requested with: algorithm, order and size; and what each algorithm promises.
 
 use crate::collective::Collective;
+use crate::radices::Radices;
 
 /// A collective algorithm.
 ///
 /// | algorithm | combines in rank order | how |
 /// |---|---|---|
-/// | recursive doubling, recursive k-ing | yes | merges contiguous blocks of ranks |
+/// | recursive doubling, recursive k-ing, mixed radix | yes | merges contiguous blocks of ranks |
 /// | Rabenseifner | yes | merges the same blocks, each part of the vector at one rank |
 /// | ring | **no** | combines part i over ranks i+1, i+2, ..., i, cyclically |
 /// | binomial, k-nomial | if requested | else combines cyclically from the root on |
@@ -28,6 +29,13 @@ pub enum Algorithm {
     RecursiveKing {
         /// At least 2.
         radix: u32,
+    },
+    /// An exchange over levels of groups, which may be uneven: at each level every rank sends to one rank of each other
+    /// block of its group, or where that is smaller to none, and folds what all of them have. No rank waits for ranks
+    /// beyond a power, so any number of ranks takes as many crossings of the network as there are levels.
+    MixedRadix {
+        /// Their product is no less than the number of ranks.
+        radices: Radices,
     },
     /// Reduce-scatter by recursive halving, then allgather (for reduce: gather) by recursive
     /// doubling: Rabenseifner, "Optimization of Collective Reduction Operations" (ICCS 2004).
@@ -96,6 +104,14 @@ pub enum Unsupported {
         /// The radix.
         radix: u32,
     },
+    /// Levels of too few ranks.
+    #[error("radices {radices} have no room for {ranks} ranks")]
+    Room {
+        /// The radices.
+        radices: Radices,
+        /// How many ranks there are.
+        ranks: u32,
+    },
     /// A rank, or a root, that does not exist.
     #[error("rank {rank} is not one of {ranks}")]
     NoSuchRank {
@@ -106,13 +122,14 @@ pub enum Unsupported {
     },
 }
 
-/// Its name, with the radix if it has one: `recursive_king:4`.
+/// Its name, with the radix or radices if it has some: `recursive_king:4`, `mixed_radix:4x3`.
 impl core::fmt::Display for Algorithm {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::RecursiveKing { radix } | Self::Knomial { radix } => {
                 write!(f, "{}:{radix}", self.name())
             }
+            Self::MixedRadix { radices } => write!(f, "{}:{radices}", self.name()),
             _ => f.write_str(self.name()),
         }
     }
@@ -131,6 +148,7 @@ impl Algorithm {
         match self {
             Self::RecursiveDoubling => "recursive_doubling",
             Self::RecursiveKing { .. } => "recursive_king",
+            Self::MixedRadix { .. } => "mixed_radix",
             Self::Rabenseifner => "rabenseifner",
             Self::Ring => "ring",
             Self::Binomial => "binomial",

@@ -4,9 +4,10 @@ use arrayvec::ArrayVec;
 
 use crate::collective::Collective;
 use crate::phases::{
-    Blocks, Cyclic, CyclicKind, Exchange, Flat, FlatKind, Halving, HalvingKind, Hop, Phase, Place,
-    Ring, RingKind, Slot, Tree, TreeKind,
+    Blocks, Cyclic, CyclicKind, Exchange, Flat, FlatKind, Halving, HalvingKind, Hop, Levels, Phase,
+    Place, Ring, RingKind, Slot, Tree, TreeKind,
 };
+use crate::radices::Radices;
 use crate::request::{Algorithm, Order, Shape, Unsupported};
 use crate::step::{Action, Step};
 
@@ -129,6 +130,7 @@ fn phases(
     let made = match algorithm {
         Algorithm::RecursiveDoubling => exchange(collective, 2, shape.ranks, rank)?,
         Algorithm::RecursiveKing { radix } => exchange(collective, radix, shape.ranks, rank)?,
+        Algorithm::MixedRadix { radices } => levels(collective, radices, shape.ranks)?,
         Algorithm::Rabenseifner => rabenseifner(collective, shape.ranks, rank),
         Algorithm::Ring => ring(collective, shape.ranks),
         Algorithm::Binomial => tree(collective, 2, shape)?,
@@ -165,6 +167,22 @@ fn exchange(
         Collective::Scan if radix == 2 => list([prefix(0)]),
         Collective::Exscan if radix == 2 => {
             list([Phase::Cyclic(Cyclic { kind: CyclicKind::Shift }), prefix(1)])
+        }
+        _ => None,
+    })
+}
+
+fn levels(
+    collective: Collective,
+    radices: Radices,
+    ranks: u32,
+) -> Result<Option<Phases>, Unsupported> {
+    if radices.ranks_max() < ranks.into() {
+        return Err(Unsupported::Room { radices, ranks });
+    }
+    Ok(match collective {
+        Collective::Allreduce | Collective::Barrier | Collective::ReduceScatter => {
+            list([Phase::Levels(Levels { radices })])
         }
         _ => None,
     })

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Team, Term};
 use tributary_algorithms::{
-    Action, Algorithm, Collective, Order, Schedule, Shape, Split, Unsupported,
+    Action, Algorithm, Collective, Order, Radices, Schedule, Shape, Split, Step, Unsupported,
 };
 
 const RANKS_MAX: u32 = 17;
@@ -22,6 +22,10 @@ fn algorithms() -> Vec<Algorithm> {
     for radix in [2, 3, 5, 100] {
         all.push(Algorithm::RecursiveKing { radix });
         all.push(Algorithm::Knomial { radix });
+    }
+    for radices in [&[17][..], &[5, 4], &[2, 9], &[3, 3, 2], &[2, 2, 2, 2, 2]] {
+        let radices = Radices::new(radices).expect("radices");
+        all.push(Algorithm::MixedRadix { radices });
     }
     all
 }
@@ -93,7 +97,7 @@ const REDUCE: &[&str] = &["binomial", "knomial", "rabenseifner", "ring", "linear
 
 #[test]
 fn allreduce_combines_every_rank_once_and_equally_everywhere() {
-    let has = [REDUCE, &["recursive_doubling", "recursive_king"]].concat();
+    let has = [REDUCE, &["recursive_doubling", "recursive_king", "mixed_radix"]].concat();
     for_all(
         |_| Collective::Allreduce,
         false,
@@ -145,7 +149,7 @@ fn broadcast_reaches_everyone_from_every_root() {
 
 #[test]
 fn reduce_scatter_leaves_each_rank_its_part() {
-    let has = ["ring", "linear", "recursive_doubling", "recursive_king"];
+    let has = ["ring", "linear", "recursive_doubling", "recursive_king", "mixed_radix"];
     for_all(
         |_| Collective::ReduceScatter,
         false,
@@ -369,6 +373,27 @@ fn a_ring_broadcasts_each_element_once_to_each_rank() {
     }
 }
 
+/// One message to each other block of a group, and no more rounds than levels, however many ranks there are.
+#[test]
+fn levels_take_one_round_each_for_any_number_of_ranks() {
+    for ranks in 2..=100 {
+        for radices in Radices::candidates(ranks, 16) {
+            let shape = Shape { ranks, elements: 1, order: Order::Rank };
+            let levels = radices.iter().count() as u32;
+            let others: u32 = radices.iter().map(|radix| radix - 1).sum();
+            for rank in 0..ranks {
+                let algorithm = Algorithm::MixedRadix { radices };
+                let schedule = Schedule::new(algorithm, Collective::Allreduce, shape, rank);
+                let steps: Vec<_> = schedule.expect("a schedule").collect();
+                assert!(steps.iter().all(|step| step.round < levels), "{radices}, {ranks} ranks");
+                let received = |step: &&Step| matches!(step.action, Action::Receive { .. });
+                let received = steps.iter().filter(received).count() as u32;
+                assert!(received <= others, "{radices}, {ranks} ranks: {received}");
+            }
+        }
+    }
+}
+
 #[test]
 fn impossible_requests_are_refused() {
     let shape = Shape { ranks: 4, elements: 10, order: Order::Rank };
@@ -391,6 +416,11 @@ fn impossible_requests_are_refused() {
     assert_eq!(
         refusal(Algorithm::Knomial { radix: 1 }, allreduce, 0),
         Unsupported::Radix { radix: 1 }
+    );
+    let radices = Radices::new(&[3]).expect("radices");
+    assert_eq!(
+        refusal(Algorithm::MixedRadix { radices }, allreduce, 0),
+        Unsupported::Room { radices, ranks: 4 }
     );
     let algorithm = Algorithm::RecursiveDoubling;
     let collective = Collective::Broadcast { root: 0 };

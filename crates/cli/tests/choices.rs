@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use tributary_algorithms::network::Network;
-use tributary_algorithms::{Algorithm, CollectiveKind};
+use tributary_algorithms::{Algorithm, CollectiveKind, Radices};
 use tributary_client::Settings;
 use tributary_client::explain::{Case, explain};
 use tributary_sim::fabric::Vertex;
@@ -58,6 +58,7 @@ fn simulate(network: Network, hosts: u32, len_bytes: usize) -> Vec<(String, f64)
 fn algorithms(hosts: u32, len_bytes: usize) -> Vec<Algorithm> {
     use Algorithm::{Binomial, Linear, Rabenseifner, RecursiveDoubling, Ring};
     let kings = (3..=8).map(|radix| Algorithm::RecursiveKing { radix });
+    let levels = Radices::candidates(hosts, 16).map(|radices| Algorithm::MixedRadix { radices });
     let mut algorithms = vec![RecursiveDoubling, Rabenseifner, Binomial];
     // A ring's packets are many: 64 hosts and more are never fast with vectors of less than its parts' packets.
     if hosts <= 64 || len_bytes >= 1 << 20 {
@@ -66,6 +67,7 @@ fn algorithms(hosts: u32, len_bytes: usize) -> Vec<Algorithm> {
     if len_bytes <= GATHERED_MAX_BYTES || hosts <= LEAF_HOSTS {
         algorithms.push(Linear);
         algorithms.extend(kings);
+        algorithms.extend(levels);
     }
     algorithms
 }

@@ -8,6 +8,7 @@ mod cyclic;
 mod exchange;
 mod flat;
 mod halving;
+mod levels;
 mod ring;
 mod slot;
 mod tree;
@@ -17,6 +18,7 @@ pub(crate) use cyclic::{Cyclic, CyclicKind};
 pub(crate) use exchange::Exchange;
 pub(crate) use flat::{Flat, FlatKind, Hop};
 pub(crate) use halving::{Halving, HalvingKind};
+pub(crate) use levels::Levels;
 pub(crate) use ring::{Ring, RingKind};
 pub(crate) use slot::{Place, Slot};
 pub(crate) use tree::{Tree, TreeKind};
@@ -28,6 +30,7 @@ pub(crate) enum Phase {
     Hop(Hop),
     Exchange(Exchange),
     Halving(Halving),
+    Levels(Levels),
     Ring(Ring),
     Tree(Tree),
     Cyclic(Cyclic),
@@ -42,6 +45,7 @@ impl Phase {
                 *root == place.rank && root - first >= 2
             }
             Self::Exchange(Exchange { radix, .. }) => *radix > 2,
+            Self::Levels(Levels { radices }) => radices.iter().any(|radix| radix > 2),
             _ => false,
         }
     }
@@ -52,6 +56,7 @@ impl Phase {
             Self::Hop(phase) => phase.slot(place, round, index),
             Self::Exchange(phase) => phase.slot(place, round, index),
             Self::Halving(phase) => phase.slot(place, round, index),
+            Self::Levels(phase) => phase.slot(place, round, index),
             Self::Ring(phase) => phase.slot(place, round, index),
             Self::Tree(phase) => phase.slot(place, round, index),
             Self::Cyclic(phase) => phase.slot(place, round, index),

@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 
 use tributary_algorithms::network::{AGGREGATOR_IN_KERNEL, AGGREGATOR_PROCESS, Network};
-use tributary_algorithms::{Algorithm, CollectiveKind};
+use tributary_algorithms::prediction::Prices;
+use tributary_algorithms::{Algorithm, CollectiveKind, Radices};
 use tributary_tuning::Method;
 
-/// Radixes of recursive k-ing that are weighed; recursive doubling is radix 2.
-const RADIXES: std::ops::RangeInclusive<u32> = 3..=8;
+/// The most messages that a host sends at one level of a mixed-radix exchange, and one.
+const RADIX_MAX: u32 = 16;
 
 /// Bytes of an element where each host works on a part of the vector: of fewer elements than hosts, parts are empty.
 const ELEMENT_BYTES: u64 = 4;
@@ -83,7 +84,7 @@ impl Predictor {
     pub(super) fn candidates(&self, kind: CollectiveKind, len_bytes: u64) -> Vec<Candidate> {
         let prices = self.network.prices();
         let whole_bytes = self.whole_bytes(kind, len_bytes);
-        let of_hosts = algorithms(self.hosts, whole_bytes).filter_map(|algorithm| {
+        let of_hosts = algorithms(self.hosts, whole_bytes, &prices).filter_map(|algorithm| {
             let collective = kind.rooted_at(0);
             let time_ns = prices.time_ns(algorithm, collective, self.hosts, whole_bytes)?;
             Some(Candidate { algorithm: Some(algorithm), time_ns })
@@ -122,12 +123,21 @@ impl Predictor {
 }
 
 /// The host algorithms for vectors of this length, whether or not the collective has such a form.
-fn algorithms(hosts: u32, len_bytes: u64) -> impl Iterator<Item = Algorithm> {
+fn algorithms(
+    hosts: u32,
+    len_bytes: u64,
+    prices: &Prices,
+) -> impl Iterator<Item = Algorithm> + use<> {
     use Algorithm::{Binomial, Dissemination, Linear, Rabenseifner, RecursiveDoubling, Ring};
     let has_part_for_each = len_bytes / ELEMENT_BYTES >= hosts.into();
     let in_parts = [Rabenseifner, Ring].into_iter().filter(move |_| has_part_for_each);
-    let kings = RADIXES.map(|radix| Algorithm::RecursiveKing { radix });
-    [RecursiveDoubling, Binomial, Linear, Dissemination].into_iter().chain(in_parts).chain(kings)
+    // Where there would be room for a third more hosts, many of them send a message twice, and messages of different
+    // rounds share links, of which the model knows nothing.
+    let is_short = len_bytes <= prices.packet_max_bytes;
+    let levels = Radices::candidates(hosts, RADIX_MAX)
+        .filter(move |radices| is_short || 3 * radices.ranks_max() < 4 * u64::from(hosts))
+        .map(|radices| Algorithm::MixedRadix { radices });
+    [RecursiveDoubling, Binomial, Linear, Dissemination].into_iter().chain(in_parts).chain(levels)
 }
 
 /// The shortest length of the quarter of an octave in which a length lies.
@@ -177,9 +187,14 @@ mod tests {
         let best = |network, hosts, len_bytes| {
             Predictor::new(network, hosts, None).algorithm(CollectiveKind::Allreduce, len_bytes)
         };
-        assert_eq!(best(Network::Ethernet25, 8, 8), Algorithm::RecursiveDoubling);
-        assert_eq!(best(Network::Ethernet25, 3, 8), Algorithm::RecursiveKing { radix: 3 });
-        assert_eq!(best(Network::Cloud, 16, 8), Algorithm::RecursiveKing { radix: 4 });
+        assert_eq!(best(Network::Ethernet25, 4, 8), Algorithm::RecursiveDoubling);
+        let levels = |radices: &[u32]| Algorithm::MixedRadix {
+            radices: Radices::new(radices).expect("radices"),
+        };
+        assert_eq!(best(Network::Ethernet25, 3, 8), levels(&[3]));
+        assert_eq!(best(Network::Ethernet25, 8, 8), levels(&[3, 3]));
+        assert_eq!(best(Network::Ethernet25, 12, 8), levels(&[3, 2, 2]));
+        assert_eq!(best(Network::Cloud, 16, 8), levels(&[4, 4]));
         assert_eq!(best(Network::Ethernet25, 16, 1 << 20), Algorithm::Rabenseifner);
         assert_eq!(best(Network::Ethernet25, 15, 1 << 20), Algorithm::Ring);
     }

@@ -1,5 +1,6 @@
 //! Which method a communicator opens, and which path its operations take.
 
+use tributary_algorithms::Radices;
 use tributary_algorithms::network::Network;
 use tributary_tuning::{AlgorithmChoice, Measurement, Tuning};
 use tributary_wire::{Datatype, Operator};
@@ -126,8 +127,12 @@ fn without_a_tree_every_length_has_the_fastest_direct_algorithm_of_its_own() {
     assert!(shortest.is_some_and(|rule| rule.len_bytes <= 8));
 }
 
+fn four_by_four() -> Algorithm {
+    Algorithm::MixedRadix { radices: Radices::new(&[4, 4]).unwrap() }
+}
+
 #[test]
-fn on_a_network_the_model_decides_and_names_the_radix() {
+fn on_a_network_the_model_decides_and_names_the_radices() {
     let opened = opened(16);
     let path = |set: &[(&str, &str)], elements| {
         let names: Vec<_> = (0..16).map(|host| format!("h{host}@{host}")).collect();
@@ -136,7 +141,7 @@ fn on_a_network_the_model_decides_and_names_the_radix() {
         Selection::between_hosts(decision, opened).path(&allreduce(elements))
     };
     let direct = |algorithm| Path::Direct(DirectPath { algorithm, leaders: 1, sub_partitions: 1 });
-    assert_eq!(path(&[MANAGER], 2), direct(Algorithm::RecursiveKing { radix: 4 }));
+    assert_eq!(path(&[MANAGER], 2), direct(four_by_four()));
     let named = ("TRIBUTARY_DIRECT_ALGORITHM", "ring");
     assert_eq!(path(&[MANAGER, named], 2), direct(Algorithm::Ring));
     // Emulated hosts and those without a manager show the tree.
@@ -163,7 +168,7 @@ fn constants_that_were_measured_overrule_the_prices_of_a_kind_of_network() {
         }
     };
     assert_eq!(algorithm(Some(costs)), Algorithm::RecursiveDoubling);
-    assert_eq!(algorithm(None), Algorithm::RecursiveKing { radix: 4 });
+    assert_eq!(algorithm(None), four_by_four());
 }
 
 #[test]

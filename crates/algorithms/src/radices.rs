@@ -1,0 +1,129 @@
+//! How many blocks a group has, for each level of groups.
+
+use arrayvec::ArrayVec;
+
+/// Most levels. With two blocks each they hold more ranks than a communicator has in practice.
+const LEVELS_MAX: usize = 16;
+
+/// The number of blocks in a group of each level, from the lowest, in which the blocks are single ranks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Radices {
+    /// Behind the last level 0.
+    by_level: [u8; LEVELS_MAX],
+}
+
+impl Radices {
+    /// Levels with these radices, the lowest first. None if there is none, or are more than 16, or one is not within 2 to
+    /// 255.
+    #[must_use]
+    pub fn new(radices: &[u32]) -> Option<Self> {
+        let mut by_level = [0; LEVELS_MAX];
+        if radices.is_empty() || radices.len() > LEVELS_MAX {
+            return None;
+        }
+        for (level, radix) in by_level.iter_mut().zip(radices) {
+            *level = u8::try_from(*radix).ok().filter(|radix| *radix >= 2)?;
+        }
+        Some(Self { by_level })
+    }
+
+    /// As many levels, with room for `ranks` and the least sum of radices, which differ by one at most: the larger ones
+    /// first. None if a radix would not be within 2 to 255.
+    #[must_use]
+    pub fn even(ranks: u32, levels: usize) -> Option<Self> {
+        let fits = |radix: u64, larger: usize| {
+            let [larger_ones, others] = [larger, levels - larger].map(|count| count as u32);
+            let product = (radix + 1).saturating_pow(larger_ones);
+            product.saturating_mul(radix.saturating_pow(others)) >= ranks.into()
+        };
+        let radix = (1..=254).find(|radix| fits(*radix, levels))?;
+        let larger = (0..=levels).find(|larger| fits(radix, *larger))?;
+        let radices: ArrayVec<u32, LEVELS_MAX> = (0..levels)
+            .map(|level| radix as u32 + u32::from(level < larger))
+            .take(LEVELS_MAX)
+            .collect();
+        if levels > LEVELS_MAX { None } else { Self::new(&radices) }
+    }
+
+    /// Every [even](Self::even) choice for so many ranks with no radix above `radix_max`: with few levels first.
+    pub fn candidates(ranks: u32, radix_max: u32) -> impl Iterator<Item = Self> {
+        let choices = (1..=LEVELS_MAX).filter_map(move |levels| Self::even(ranks, levels));
+        choices.filter(move |radices| radices.iter().all(|radix| radix <= radix_max))
+    }
+
+    /// The radices, the lowest level's first.
+    pub fn iter(&self) -> impl Iterator<Item = u32> {
+        self.by_level.into_iter().take_while(|radix| *radix > 0).map(u32::from)
+    }
+
+    /// How many ranks there is room for.
+    #[must_use]
+    pub fn ranks_max(&self) -> u64 {
+        self.iter().fold(1, |ranks: u64, radix| ranks.saturating_mul(radix.into()))
+    }
+
+    pub(crate) fn of_level(&self, level: u32) -> Option<u32> {
+        self.by_level.get(level as usize).copied().filter(|radix| *radix > 0).map(u32::from)
+    }
+}
+
+/// `4x4x3`.
+impl core::fmt::Display for Radices {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        for (level, radix) in self.iter().enumerate() {
+            let between = if level == 0 { "" } else { "x" };
+            write!(f, "{between}{radix}")?;
+        }
+        Ok(())
+    }
+}
+
+impl core::fmt::Debug for Radices {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn even_radices_have_room_and_none_to_spare() {
+        for ranks in 2..2000 {
+            for levels in 1..=6 {
+                let Some(radices) = Radices::even(ranks, levels) else { continue };
+                assert!(radices.ranks_max() >= ranks.into(), "{radices} for {ranks}");
+                let all: Vec<u32> = radices.iter().collect();
+                assert_eq!(all.len(), levels);
+                let [most, least] = [all[0], all[levels - 1]];
+                assert!(most - least <= 1, "{radices} for {ranks}");
+                // With one of the largest lessened, there is no room.
+                let largest = all.iter().filter(|radix| **radix == most).count();
+                let lessened = radices.ranks_max() / u64::from(most) * u64::from(most - 1);
+                assert!(lessened < ranks.into(), "{radices} for {ranks}, {largest} of the largest");
+            }
+        }
+    }
+
+    #[test]
+    fn candidates_go_from_one_level_to_pairs() {
+        let of =
+            |ranks| Radices::candidates(ranks, 8).map(|each| each.to_string()).collect::<Vec<_>>();
+        assert_eq!(of(3), ["3", "2x2"]);
+        assert_eq!(of(64), ["8x8", "4x4x4", "3x3x3x3", "3x3x2x2x2", "2x2x2x2x2x2"]);
+        assert_eq!(of(1), [""; 0]);
+    }
+
+    #[test]
+    fn radices_out_of_range_are_refused() {
+        assert_eq!(Radices::new(&[]), None);
+        assert_eq!(Radices::new(&[2, 1]), None);
+        assert_eq!(Radices::new(&[256]), None);
+        assert_eq!(Radices::new(&[2; 17]), None);
+        assert_eq!(Radices::new(&[4, 3]).map(|radices| radices.ranks_max()), Some(12));
+    }
+}
