@@ -4,6 +4,7 @@ calls and in DDP. Method: ranks that are killed, or stay away."""
 import datetime
 import os
 import signal
+import socket
 import time
 
 import pytest
@@ -73,6 +74,27 @@ def stays_away(rank, size, address, go_on):
 
 def test_a_barrier_has_a_timeout(tmp_path):
     ranks.run(stays_away, 2, tmp_path / "go on")
+
+
+def stays_away_longer(rank, size, address, go_on):
+    """The second rank comes when the first one, which serves the store, has ended."""
+    if rank == 0:
+        return stays_away(rank, size, address, go_on)
+    join(rank, size, address)
+    ranks.await_file(go_on)
+    host, port = address.split(":")
+    while True:
+        try:
+            socket.create_connection((host, port), timeout=60).close()
+        except ConnectionError:
+            break
+        time.sleep(0.01)
+    with pytest.raises((tributary.AbortedError, tributary.RankLostError)):
+        dist.barrier()
+
+
+def test_a_rank_that_comes_late_does_not_look_for_a_store_that_is_gone(tmp_path):
+    ranks.run(stays_away_longer, 2, tmp_path / "go on")
 
 
 def waits_shortly(rank, size, address, go_on):

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from ._collectives import nothing
+from ._within import within
 from ._work import TributaryWork
 
 # What is passed on: how many arguments each has, and the options behind them.
@@ -58,8 +59,13 @@ class ElasticGroup(dist.ProcessGroup):
         self._used.add(opts.uuid)
         self.shutdown()
         # Another connection, whose time limit is this call's alone.
-        store = dist.PrefixStore(f"reconfigured/{opts.uuid}", self._store).clone()
-        store.set_timeout(opts.timeout or self._timeout)
+        store, limit = dist.PrefixStore(f"reconfigured/{opts.uuid}", self._store), opts.timeout or self._timeout
+        try:
+            store = within(limit.total_seconds(), store.clone)
+        except TimeoutError as error:
+            raise dist.DistStoreError(f"reconfigure found nobody at the store of torch {self._label} within "
+                                      f"{limit.total_seconds():g} s (timed out): its rank may have died") from error
+        store.set_timeout(limit)
         self._backend = self._make(store, rank, size, f"torch {self._label}, number {opts.uuid}")
         self._backend.set_timeout(self._timeout)
         self._place, self._handle = (rank, size), new_handle()

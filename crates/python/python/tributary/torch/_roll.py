@@ -4,6 +4,8 @@ import contextlib
 import json
 import time
 
+from ._within import within
+
 # How long the ranks have to tell; those that wait in an operation do so as soon as the group is given up.
 ANSWERS_S, POLL_S = 1, 0.02
 # At the end of these, a rank may have done its part and be elsewhere.
@@ -24,7 +26,8 @@ class Roll:
         self._has_told = True
         with contextlib.suppress(Exception):  # the store may have gone with its rank
             # A connection of its own: on the group's, another thread may wait.
-            self._store.clone().set(self._key(self._rank), json.dumps([number, name]))
+            word = json.dumps([number, name])
+            within(ANSWERS_S, lambda: self._store.clone().set(self._key(self._rank), word))
 
     def call(self, number, name):
         """Which ranks did not come to an operation, in words; None if that can't be learnt."""
@@ -44,7 +47,7 @@ class Roll:
         return "; ".join(parts) or "all ranks came to it"
 
     def _answers(self):
-        store, until = self._store.clone(), time.monotonic() + ANSWERS_S
+        store, until = within(ANSWERS_S, self._store.clone), time.monotonic() + ANSWERS_S
         told = {}
         while True:
             for rank in set(range(self._size)) - told.keys():
