@@ -14,6 +14,7 @@ import torch.distributed as dist
 import ranks
 import tributary
 import tributary.torch  # noqa: F401  (registers the backend)
+from tributary.torch import _links, _mesh
 
 LIMIT_S = 3
 
@@ -70,6 +71,54 @@ def leave_slowly(rank, size, address):
 def test_rank_that_leaves_is_not_overtaken_by_its_own_thread():
     _, told = ranks.run(leave_slowly, 2)
     assert "it has left the group" in told
+
+
+def call_both_ways(rank):
+    """Has both ranks of a pair call the other one, so that there are two connections between them."""
+    accept = _mesh.Mesh._accept
+
+    def accept_late(mesh):
+        if 1 - rank in mesh._links:
+            accept(mesh)
+
+    _mesh.Mesh._accept = accept_late
+
+
+def read_a_little(link):
+    """As `Link.read`, slowly: whatever else there is to look at comes in between."""
+    time.sleep(0.05)
+    count = link.socket.recv_into(link._into[:1024])
+    if count == 0:
+        raise _links.LinkEndedError("connection closed by peer")
+    link._advance(count)
+
+
+def leave_behind_a_tensor(rank, size, address, leaves):
+    join(rank, size, address)
+    call_both_ways(rank)
+    if rank == 1:
+        _links.Link.read = read_a_little
+    # Short enough to be in the system's hands at once.
+    tensor = torch.full((3000,), float(rank))
+    other = torch.zeros(1 if rank == 0 else 3000)
+    sending, receiving = dist.isend(tensor if rank == 0 else tensor[:1], 1 - rank), dist.irecv(other, 1 - rank)
+    if rank == 0:
+        sending.wait()
+        receiving.wait()
+        if leaves == "closed":
+            dist.destroy_process_group()
+        os._exit(0)
+    receiving.wait()
+    assert (other == 0).all()
+    with pytest.raises(tributary.RankLostError, match="has left the group" if leaves == "closed" else "rank 0"):
+        dist.recv(other, 0)
+    return "over"
+
+
+@pytest.mark.parametrize("leaves", ["closed", "ended"])
+def test_a_rank_that_leaves_takes_nothing_along_that_it_has_sent(leaves):
+    """The other rank still reads on one of the two connections between them when the second one ends."""
+    assert ranks.run(leave_behind_a_tensor, 2, leaves)[1] == "over"
 
 
 def order(rank, size, address):

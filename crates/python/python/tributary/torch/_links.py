@@ -23,6 +23,10 @@ class LinkLostError(Exception):
     """The other end is closed, or its host does not answer."""
 
 
+class LinkEndedError(LinkLostError):
+    """The connection has ended, or there is none, without a word on why."""
+
+
 class GivenUpError(LinkLostError):
     """The rank at the other end has given the group up."""
 
@@ -34,7 +38,7 @@ class Link:
     def __init__(self, connection, on_frame, rank=None):
         connection.setblocking(False)
         self.socket, self.rank = connection, rank
-        self.is_connected = True
+        self.is_connected, self._is_mute = True, False
         self._on_frame, self._outbox = on_frame, collections.deque()
         self._header = bytearray(HEADER.size)
         self._into, self._skip, self._on_payload = memoryview(self._header), 0, None
@@ -49,11 +53,13 @@ class Link:
         problem = link.socket.connect_ex(address)
         if problem not in (0, errno.EINPROGRESS):
             link.socket.close()
-            raise LinkLostError(f"no connection to it: {os.strerror(problem)}")
+            raise LinkEndedError(f"no connection to it: {os.strerror(problem)}")
         return link
 
     def put(self, kind, tag=0, number=0, length=0, address=0, payload=None, on_written=None):
         """Queues a frame. `on_written` is called once the system has all of it."""
+        if self._is_mute:
+            return
         head = HEADER.pack(kind, tag, number, length, address)
         self._outbox.append((memoryview(head), None if payload else on_written))
         if payload:
@@ -69,7 +75,7 @@ class Link:
         if not self.is_connected:
             problem = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if problem:
-                raise LinkLostError(f"nobody listens there: {os.strerror(problem)}")
+                raise LinkEndedError(f"nobody listens there: {os.strerror(problem)}")
             self.is_connected = True
         while self._outbox:
             part, on_written = self._outbox[0]
@@ -77,8 +83,11 @@ class Link:
                 sent = self.socket.send(part)
             except BlockingIOError:
                 return
-            except OSError as error:
-                raise LinkLostError(error.strerror) from error
+            except OSError:
+                # The last words of the other end may be here, unread: reading tells when it has ended.
+                self._outbox.clear()
+                self._is_mute = True
+                return
             if sent < len(part):
                 self._outbox[0] = (part[sent:], on_written)
                 continue
@@ -98,9 +107,9 @@ class Link:
             except BlockingIOError:
                 return
             except OSError as error:
-                raise LinkLostError(error.strerror) from error
+                raise LinkEndedError(error.strerror) from error
             if count == 0:
-                raise LinkLostError("connection closed by peer")
+                raise LinkEndedError("connection closed by peer")
             self._advance(count)
 
     def _advance(self, count):

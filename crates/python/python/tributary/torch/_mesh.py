@@ -17,7 +17,7 @@ import time
 
 from .._tributary import TributaryError, own_address
 from . import _peer_memory as peer_memory
-from ._links import ABORT, HELLO, LEAVE, GivenUpError, Link, LinkLostError, watch
+from ._links import ABORT, HELLO, LEAVE, GivenUpError, Link, LinkEndedError, LinkLostError, watch
 
 # A rank's secret, port and address, its process, and where that has the secret.
 CARD = struct.Struct("<16sH62sIQ")
@@ -26,6 +26,8 @@ SECRET = struct.Struct("<QQ")
 STRANGERS_MAX, GREETING_S = 64, 5
 # How long a group that is left waits until its last frames are with the system.
 LEAVE_S = 1
+# Once a rank's connections have ended: one look for a call of it that waits to be accepted, one for what it says there.
+LAST_LOOKS = 2
 
 
 class Mesh:
@@ -48,6 +50,8 @@ class Mesh:
         self.session = hashlib.sha256(b"session" + self._cards[0][0]).hexdigest()[:16]
         # The first link of a rank carries what this side has to say; there is a second one if both called.
         self._links, self._strangers, self.lost, self._is_readable = {}, {}, {}, {}
+        # Ranks without a link that works: why, and how often to look yet before they are lost.
+        self._ended = {}
         self._selector, self._process = selectors.DefaultSelector(), os.getpid()
         self._posted, self._has_left = collections.deque(), False
         self._thread, self._lock, self._wake = None, threading.Lock(), os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -86,7 +90,7 @@ class Mesh:
 
     def put(self, rank, *frame, **payload):
         """Sends a frame to a rank; none if it is lost."""
-        if self.reach(rank):
+        if self.reach(rank) and rank in self._links:
             link = self._links[rank][0]
             link.put(*frame, **payload)
             self._write(link)
@@ -95,16 +99,16 @@ class Mesh:
         """Sees to it that there is a connection. False if the rank is lost."""
         if rank in self.lost:
             return False
-        if rank not in self._links:
+        if rank not in self._links and rank not in self._ended:
             secret, port, host, *_ = self._cards[rank]
             if not port:
                 self._lose(rank, LinkLostError("its host has no address for others (TRIBUTARY_HOST_ADDRESS)"))
                 return False
             try:
                 link = Link.connect((host.rstrip(b"\0").decode(), port), self._handle, rank)
-            except LinkLostError as error:
-                self._lose(rank, error)
-                return False
+            except LinkEndedError as error:
+                self._ended[rank] = error, LAST_LOOKS
+                return True
             link.put(HELLO, self._own, *SECRET.unpack(secret))
             self._links[rank] = [link]
             self._selector.register(link.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, link)
@@ -149,7 +153,7 @@ class Mesh:
         until = None
         while until is None or self._goes_on(until):
             limit_s = self._on_time() if until is None else 0.01
-            for key, events in self._selector.select(limit_s):
+            for key, events in self._selector.select(0 if self._ended else limit_s):
                 if key.fileobj is self._listener:
                     self._accept()
                 elif key.data is None:
@@ -159,6 +163,7 @@ class Mesh:
             while self._posted:
                 self._posted.popleft()()
             self._turn_strangers_away()
+            self._lose_ended()
             if self._has_left and until is None and not self._posted:
                 until = time.monotonic() + LEAVE_S
 
@@ -189,23 +194,23 @@ class Mesh:
         link.close()
 
     def _attend(self, link, events):
-        try:
-            if events & selectors.EVENT_WRITE:
-                self._write(link)
-            if events & selectors.EVENT_READ and link.socket.fileno() >= 0:
+        if events & selectors.EVENT_WRITE:
+            self._write(link)
+        # Closed meanwhile, maybe by what another link has told in the same look.
+        if events & selectors.EVENT_READ and link.socket.fileno() >= 0:
+            try:
                 link.read()
-        except LinkLostError as error:
-            if link in self._strangers:
-                self._turn_away(link)
-            else:
-                self._lose(link.rank, error)
+            except LinkLostError as error:
+                self._give_link_up(link, error)
 
     def _write(self, link):
+        if link.socket.fileno() < 0:
+            return
         try:
             if link.is_connected or self._is_decided(link):
                 link.write()
         except LinkLostError as error:
-            self._lose(link.rank, error)
+            self._give_link_up(link, error)
             return
         if link.socket.fileno() >= 0:
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.wants_write else 0)
@@ -236,6 +241,32 @@ class Mesh:
         link.rank = rank
         self._links.setdefault(rank, []).append(link)
 
+    def _give_link_up(self, link, error):
+        """Ends a link, and loses its rank, unless there may be more of the rank's words elsewhere."""
+        if link in self._strangers:
+            self._turn_away(link)
+        elif not isinstance(error, LinkEndedError):
+            self._lose(link.rank, error)
+        elif link in (links := self._links.get(link.rank, [])):
+            self._selector.unregister(link.socket)
+            link.close()
+            links.remove(link)
+            # A rank that has called, too, says everything on that link, which may have been read in part. It ends as
+            # well if the rank is gone.
+            if not links:
+                del self._links[link.rank]
+                self._ended[link.rank] = error, LAST_LOOKS
+
+    def _lose_ended(self):
+        for rank, (error, looks) in list(self._ended.items()):
+            if rank in self._links or rank in self.lost:
+                del self._ended[rank]
+            elif looks > 0:
+                self._ended[rank] = error, looks - 1
+            else:
+                del self._ended[rank]
+                self._lose(rank, error)
+
     def _lose(self, rank, error):
         if rank in self.lost:
             return
@@ -246,10 +277,10 @@ class Mesh:
         self._on_lost(rank, error)
 
     def _say_goodbye(self, kind):
-        for links in list(self._links.values()):
-            for link in links:
-                link.put(kind)
-                self._write(link)
+        # Behind all else that this rank has said: on another link it could be heard before that.
+        for link, *_ in list(self._links.values()):
+            link.put(kind)
+            self._write(link)
 
     def _close(self):
         for links in self._links.values():
