@@ -220,11 +220,16 @@ fn designs(preset: &Preset, processes: u32) -> Vec<Design> {
     let sockets = preset.memory.sockets.count();
     for leaders in [1, sockets].into_iter().filter(|&leaders| leaders <= processes) {
         for multicast in [false, true] {
-            // An aggregation node on a host has no multicast in the switch.
-            if multicast && nodes.on_hosts {
+            let by_address = preset.datagrams.as_ref().is_some_and(|terms| terms.multicast);
+            // A node on a host needs a network that carries its results to an address.
+            if multicast && nodes.on_hosts && !by_address {
                 continue;
             }
-            let results = if multicast { "multicast and reliable" } else { "reliable" };
+            let results = match (multicast, nodes.on_hosts) {
+                (true, true) => "multicast",
+                (true, false) => "multicast and reliable",
+                (false, _) => "reliable",
+            };
             let name = format!("tree, {} a host, {results} results", counted(leaders, "channel"));
             let design = Design { name, leaders, inter_host: InterHost::Tree { multicast } };
             if !all.iter().any(|known: &Design| known.name == design.name) {

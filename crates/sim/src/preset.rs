@@ -15,8 +15,8 @@ pub use constant::{
 };
 pub use error::PresetError;
 pub use file::{
-    Adapter, AggregationNodes, BesideRanks, Cable, FabricShape, Library, Machine, Memory, Noise,
-    Packet, Preset, Software, Switch, TreeSoftware,
+    Adapter, AggregationNodes, BesideRanks, Cable, Datagrams, FabricShape, Library, Loss, Machine,
+    Memory, Noise, Packet, Preset, Software, Switch, TreeSoftware,
 };
 
 pub use tunable::{FittedConstant, Tunable};

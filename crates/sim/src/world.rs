@@ -14,7 +14,9 @@ mod graph;
 mod group;
 mod host;
 mod ids;
+mod losses;
 mod member;
+mod multicast;
 mod packet;
 mod payload;
 mod rank;
@@ -30,7 +32,7 @@ pub use rank::{HostCollective, RankFinished, Team};
 pub use site::{ManagedNode, Site};
 
 use tributary_algorithms::Unsupported;
-use tributary_protocol::{Time, endpoint, node};
+use tributary_protocol::{Carrier, Time, endpoint, node};
 use tributary_wire::frame::Abort;
 
 use crate::engine::{EventQueue, Picos, Random};
@@ -42,7 +44,9 @@ use frames::Frames;
 use group::Group;
 use host::{Adapter, Process};
 use ids::TransferId;
+use losses::{Arrival, Losses};
 use member::Member;
+use multicast::DatagramTerms;
 use packet::{Cargo, Packet, Packets};
 use rank::Rank;
 use transfer::Transfers;
@@ -56,8 +60,14 @@ enum Event {
     Hop(Packet),
     /// The last byte of a packet reaches its destination.
     Arrive(Packet),
+    /// A packet is there that was lost before, or that waited for one.
+    ArriveLate(Packet),
     /// An aggregation node sends a packet.
     Emit(Packet),
+    /// A member may have to repeat something.
+    MemberTimer(MemberId),
+    /// An aggregation node may have to repeat something.
+    NodeTimer(AggregatorId),
     /// A member starts its operation.
     Begin(MemberId),
     /// A rank starts its collective.
@@ -138,6 +148,11 @@ pub struct World<D: Data> {
     adapters: Vec<Adapter>,
     processes: Vec<Process>,
     cores: Cores,
+    losses: Losses,
+    /// How datagrams are used where they are; none in a system without.
+    datagrams: Option<DatagramTerms>,
+    /// Whether any group does. Without, no machine has anything to repeat.
+    uses_datagrams: bool,
     aggregators: Vec<Aggregator<D>>,
     members: Vec<Member<D>>,
     groups: Vec<Group>,
@@ -161,6 +176,9 @@ impl<D: Data> World<D> {
             network: Network::new(wiring, preset.routing, preset.network_cost()),
             cores: Cores::new(costs.machine.as_ref()),
             costs,
+            losses: Losses::default(),
+            datagrams: DatagramTerms::of(preset),
+            uses_datagrams: false,
             random: Random::new(seed),
             frames: Frames::default(),
             adapters,
@@ -195,6 +213,12 @@ impl<D: Data> World<D> {
         &self.network
     }
 
+    /// Packets lost so far.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.losses.count()
+    }
+
     /// Runs until no event is left.
     ///
     /// # Errors
@@ -214,6 +238,9 @@ impl<D: Data> World<D> {
             Event::Post(packet) => self.post(packet),
             Event::Hop(packet) => self.hop(packet),
             Event::Arrive(packet) => self.arrive(packet),
+            Event::ArriveLate(packet) => self.receive(packet),
+            Event::MemberTimer(member) => self.member_timer(member),
+            Event::NodeTimer(aggregator) => self.node_timer(aggregator),
             Event::Emit(packet) => self.emit(packet),
             Event::Begin(member) => self.begin(member),
             Event::Enter(rank) => self.entered(rank),
@@ -265,13 +292,11 @@ impl<D: Data> World<D> {
 
     /// An aggregation node sends a frame through its switch, or through its host's adapter.
     fn emit(&mut self, packet: Packet) {
-        let is_at_root = matches!(packet.cargo, Cargo::Copy { .. });
-        if packet.at.0 < self.network.wiring().hosts() && !is_at_root {
-            self.post(packet);
-            return;
-        }
-        for (packet, _) in self.packets_of(packet) {
-            self.hop(packet);
+        let is_multicast = matches!(packet.cargo, Cargo::Copy { .. });
+        match (packet.at.0 < self.network.wiring().hosts(), is_multicast) {
+            (true, true) => self.post_multicast(packet),
+            (true, false) => self.post(packet),
+            (false, _) => self.packets_of(packet).for_each(|(packet, _)| self.hop(packet)),
         }
     }
 
@@ -297,6 +322,23 @@ impl<D: Data> World<D> {
     }
 
     fn arrive(&mut self, packet: Packet) {
+        let arrival = match self.costs.loss {
+            Some(costs) if !packet.is_local() => {
+                self.losses.draw(costs, &mut self.random, &packet, self.events.now())
+            }
+            _ => Arrival::Now,
+        };
+        match arrival {
+            Arrival::Now => self.receive(packet),
+            Arrival::At(at) => self.events.schedule(at, Event::ArriveLate(packet)),
+            Arrival::Never => {
+                let frame = packet.frame().expect("only frames travel in datagrams");
+                self.frames.take(frame);
+            }
+        }
+    }
+
+    fn receive(&mut self, packet: Packet) {
         let now = self.events.now();
         let hosts = self.network.wiring().hosts();
         let seen_at = if packet.to.0 < hosts && !packet.is_local() {
@@ -307,13 +349,15 @@ impl<D: Data> World<D> {
         match packet.cargo {
             Cargo::ToNode { frame, is_last: false, .. }
             | Cargo::ToMember { frame, is_last: false, .. } => drop(self.frames.take(frame)),
-            Cargo::ToNode { aggregator, port, frame, .. } => {
+            Cargo::ToNode { aggregator, port, frame, carrier, .. } => {
                 let frame = self.frames.take(frame);
-                self.node_receives(seen_at, aggregator, port, frame, packet.is_local());
+                let way = Way { carrier, is_local: packet.is_local() };
+                self.node_receives(seen_at, aggregator, port, frame, way);
             }
-            Cargo::ToMember { member, frame, .. } => {
+            Cargo::ToMember { member, frame, carrier, .. } => {
                 let frame = self.frames.take(frame);
-                self.member_receives(seen_at, member, &frame, packet.is_local());
+                let way = Way { carrier, is_local: packet.is_local() };
+                self.member_receives(seen_at, member, &frame, way);
             }
             Cargo::Message { transfer, kind } => self.message_receives(seen_at, transfer, kind),
             Cargo::Copy { .. } => unreachable!("a multicast copy is replicated, not delivered"),
@@ -323,6 +367,19 @@ impl<D: Data> World<D> {
     fn host_of(&self, process: ProcessId) -> Vertex {
         self.processes[process.index()].host
     }
+}
+
+/// How a frame came.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    carrier: Carrier,
+    /// Whether it came through the memory of one host.
+    is_local: bool,
+}
+
+/// When a timer of the protocol is due.
+fn due_at(due: Time, now: Picos) -> Picos {
+    Picos(due.0.saturating_mul(1000)).max(now)
 }
 
 /// The time in the protocol's unit.

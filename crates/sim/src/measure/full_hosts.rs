@@ -9,7 +9,7 @@ use super::{Samples, tuned};
 use crate::engine::Picos;
 use crate::preset::Preset;
 use crate::system::{System, SystemError, SystemPlan, group_terms};
-use crate::world::{HostCollective, MemberId, NoPayload, RunError, Team};
+use crate::world::{HostCollective, MemberId, NoPayload, RunError, SetupError, Team};
 
 /// The inter-host method: how leaders of different hosts combine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +110,13 @@ impl FullHosts {
                     .collect(),
             ),
         };
-        Ok(FullRun { setting, system, memory, preset: preset.clone(), leaders })
+        let mut run = FullRun { setting, system, memory, preset: preset.clone(), leaders };
+        let is_multicast = matches!(self.inter_host, InterHost::Tree { multicast: true });
+        if is_multicast && run.system.world.has_listeners() {
+            // With the first result members learn that multicast arrives, and say so.
+            run.allreduce(size_of::<u32>(), 1).map_err(SetupError::from)?;
+        }
+        Ok(run)
     }
 }
 

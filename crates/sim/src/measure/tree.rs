@@ -143,7 +143,13 @@ impl Prepared<'_> {
             system.form(&processes, terms)
         };
         let groups = (0..groups).map(form_one).collect::<Result<_, _>>()?;
-        Ok(TreeRun { system, groups, payload_max_bytes, is_stream: stream.is_some() })
+        let is_stream = stream.is_some();
+        let mut run = TreeRun { system, groups, payload_max_bytes, is_stream };
+        if benchmark.multicast && run.system.world.has_listeners() {
+            // With the first result members learn that multicast arrives, and say so.
+            run.allreduce(size_of::<u32>(), 1).map_err(SetupError::from)?;
+        }
+        Ok(run)
     }
 }
 

@@ -37,6 +37,12 @@ pub struct Preset {
     pub software: Software,
     /// The cost of the software for tree operations.
     pub tree: TreeSoftware,
+    /// Datagrams between members and nodes, where they are simulated.
+    #[serde(default)]
+    pub datagrams: Option<Datagrams>,
+    /// Packets that are lost on their way; none by default.
+    #[serde(default)]
+    pub loss: Option<Loss>,
     /// Aggregation nodes, if the system has any.
     #[serde(default)]
     pub aggregation: Option<AggregationNodes>,
@@ -222,6 +228,35 @@ pub struct TreeSoftware {
     pub line_read: Constant<Nanoseconds>,
     /// Outstanding operations that a communicator asks for.
     pub osos: Constant<Count>,
+}
+
+/// Datagrams. They are simulated where they make a difference: where packets are lost, and where results go by multicast
+/// from a node on a host.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Datagrams {
+    /// Longest segment that goes by datagram.
+    pub segment_max: Constant<Bytes>,
+    /// Longest vector that is cut into such segments where results go by multicast. Where packets are lost every vector is.
+    pub vector_max: Constant<Bytes>,
+    /// Whether the network carries results to a multicast address.
+    #[serde(default = "yes")]
+    pub multicast: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Losses.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Loss {
+    /// How many packets are lost, for each receiver by itself.
+    pub share: Constant<Share>,
+    /// After what time a stream's lost packet is there, sent once more; doubles with each further loss. What is lost of
+    /// datagrams the operation repeats by its own timers.
+    pub stream_repeat: Constant<Nanoseconds>,
 }
 
 /// Aggregation nodes. A node in a switch has two engines, one that reduces and one that replicates; a

@@ -7,8 +7,8 @@ use core::ops::RangeInclusive;
 
 use super::constant::{Constant, Unit};
 use super::file::{
-    Adapter, AggregationNodes, BesideRanks, Cable, FabricShape, Machine, Memory, Noise, Packet,
-    Preset, Software, Switch, TreeSoftware,
+    Adapter, AggregationNodes, BesideRanks, Cable, Datagrams, FabricShape, Loss, Machine, Memory,
+    Noise, Packet, Preset, Software, Switch, TreeSoftware,
 };
 use crate::fabric::Routing;
 use crate::input::Refused;
@@ -17,6 +17,8 @@ use crate::input::Refused;
 const RATE: RangeInclusive<f64> = 1e-3..=1e5;
 /// Nanoseconds: up to 10 ms.
 const DELAY: RangeInclusive<f64> = 0.0..=1e7;
+/// Nanoseconds until a lost packet is sent again: up to 10 s.
+const REPEAT: RangeInclusive<f64> = 0.0..=1e10;
 /// Nanoseconds for each byte: from 1 MB/s.
 const PER_BYTE: RangeInclusive<f64> = 0.0..=1e3;
 /// Packets a microsecond: from one each millisecond.
@@ -51,6 +53,8 @@ pub(super) fn check(preset: &Preset) -> Result<(), Refused> {
     memory(&preset.memory)?;
     software(&preset.software)?;
     tree(&preset.tree)?;
+    preset.datagrams.as_ref().map_or(Ok(()), datagrams)?;
+    preset.loss.as_ref().map_or(Ok(()), loss)?;
     preset.aggregation.as_ref().map_or(Ok(()), aggregation)?;
     preset.machine.as_ref().map_or(Ok(()), |own| machine(own, preset.aggregation.as_ref()))?;
     noise(&preset.noise)
@@ -127,6 +131,16 @@ fn tree(tree: &TreeSoftware) -> Result<(), Refused> {
     whole("tree.notice_max", &tree.notice_max, 1.0..=*SEGMENT.end())?;
     within("tree.line_read", &tree.line_read, DELAY)?;
     whole("tree.osos", &tree.osos, 1.0..=f64::from(u16::MAX))
+}
+
+fn datagrams(Datagrams { segment_max, vector_max, .. }: &Datagrams) -> Result<(), Refused> {
+    whole("datagrams.segment_max", segment_max, SEGMENT)?;
+    whole("datagrams.vector_max", vector_max, LENGTH)
+}
+
+fn loss(Loss { share, stream_repeat }: &Loss) -> Result<(), Refused> {
+    within("loss.share", share, 0.0..=0.5)?;
+    within("loss.stream_repeat", stream_repeat, REPEAT)
 }
 
 fn aggregation(nodes: &AggregationNodes) -> Result<(), Refused> {

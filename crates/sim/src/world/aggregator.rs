@@ -9,8 +9,9 @@ use super::cores::Runner;
 use super::cost::NodeCosts;
 use super::frames::Frame;
 use super::ids::{AggregatorId, MemberId, ProcessId};
+use super::multicast::Listener;
 use super::packet::{Cargo, Packet};
-use super::{Data, Event, RunError, World, time_at};
+use super::{Data, Event, RunError, Way, World, time_at};
 use crate::engine::Picos;
 use crate::fabric::Vertex;
 
@@ -38,6 +39,8 @@ pub(super) struct Aggregator<D: Data> {
     /// Requests that arrived before their slot was free; see [`World::defer`].
     deferred: Vec<(PortId, Frame<D::Piece>)>,
     engines: Engines,
+    /// When its timer goes off.
+    pub(super) timer_at: Option<Picos>,
     /// The process whose core the node has to share; none if it has a core of its own.
     core_of: Option<ProcessId>,
 }
@@ -92,6 +95,7 @@ impl<D: Data> World<D> {
             ports: Vec::new(),
             deferred: Vec::new(),
             engines: Engines::default(),
+            timer_at: None,
             core_of: None,
         });
         id
@@ -111,7 +115,7 @@ impl<D: Data> World<D> {
         id: AggregatorId,
         port: PortId,
         frame: Frame<D::Piece>,
-        is_local: bool,
+        way: Way,
     ) {
         let (is_request, is_result) = match frame.message {
             Message::Request(_) | Message::Chunk(_) => (true, false),
@@ -123,9 +127,9 @@ impl<D: Data> World<D> {
         // The engine forwards a result, but reads every byte of a contribution.
         let reduced = if is_request { header.payload_bytes() as u32 } else { 0 };
         let costs = &self.costs.node;
-        let cost = if is_local { costs.take_local } else { costs.take }.of(reduced);
+        let cost = if way.is_local { costs.take_local } else { costs.take }.of(reduced);
         let ready = self.node_takes(seen_at, id, cost) + self.costs.node.latency;
-        self.node_handles(ready, id, port, frame);
+        self.node_handles(ready, id, port, frame, way.carrier);
         if is_result {
             self.resume_deferred(ready, id);
         }
@@ -148,7 +152,7 @@ impl<D: Data> World<D> {
     }
 
     /// Occupies the node's engine for `cost` with a copy of a result that is there at `ready`. Returns when it leaves.
-    fn node_replies(&mut self, ready: Picos, id: AggregatorId, cost: Picos) -> Picos {
+    pub(super) fn node_replies(&mut self, ready: Picos, id: AggregatorId, cost: Picos) -> Picos {
         let Aggregator { engines, core_of, .. } = &mut self.aggregators[id.index()];
         let core_free_at =
             core_of.map_or(Picos::ZERO, |process| self.processes[process.index()].free_at);
@@ -172,13 +176,23 @@ impl<D: Data> World<D> {
         id: AggregatorId,
         port: PortId,
         frame: Frame<D::Piece>,
+        carrier: Carrier,
     ) {
         let now = time_at(self.events.now());
         let Aggregator { node, arenas, ports, .. } = &mut self.aggregators[id.index()];
-        let header = Header { edge: ports[port.0 as usize].edge, message: frame.message };
+        let edge = Self::edge_of(ports[port.0 as usize].edge, carrier);
+        let header = Header { edge, message: frame.message };
         let payload = D::bytes(&frame.piece, header.payload_bytes());
-        match node.handle_frame(now, port, Carrier::Link, &header, payload, arenas) {
+        let handled = match carrier {
+            Carrier::Multicast => node.handle_multicast(now, &header, payload, arenas),
+            Carrier::Link | Carrier::Datagram => {
+                node.handle_frame(now, port, carrier, &header, payload, arenas)
+            }
+        };
+        match handled {
             Ok(()) => self.drain_node(ready, id),
+            // What a datagram says is dropped if anything is wrong with it.
+            Err(_) if carrier != Carrier::Link => self.drain_node(ready, id),
             Err(FrameError::OutsideWindow { .. })
                 if self.groups[header.edge.group.0 as usize].has_multicast() =>
             {
@@ -191,22 +205,27 @@ impl<D: Data> World<D> {
     /// A result has freed a slot: handles the requests that waited for one.
     fn resume_deferred(&mut self, ready: Picos, id: AggregatorId) {
         for (port, frame) in core::mem::take(&mut self.aggregators[id.index()].deferred) {
-            self.node_handles(ready, id, port, frame);
+            self.node_handles(ready, id, port, frame, Carrier::Link);
         }
     }
 
     /// Sends the machine's frames, one copy after the other.
     pub(super) fn drain_node(&mut self, ready: Picos, id: AggregatorId) {
+        // First, because all that listen need it.
+        while let Some((group, transmit)) = self.aggregators[id.index()].node.poll_multicast() {
+            self.node_multicasts(ready, id, group, &transmit);
+        }
         while let Some(port) = self.aggregators[id.index()].node.poll_ready() {
             while let Some(transmit) = self.aggregators[id.index()].node.peek_transmit(port) {
                 self.aggregators[id.index()].node.pop_transmit(port);
                 self.node_sends(ready, id, port, &transmit);
             }
         }
+        self.set_node_timer(id);
     }
 
     fn node_sends(&mut self, ready: Picos, id: AggregatorId, port: PortId, transmit: &Transmit) {
-        let header = transmit.header;
+        let Transmit { header, carrier, .. } = *transmit;
         let bytes = header.payload_bytes();
         let aggregator = &self.aggregators[id.index()];
         let piece = match transmit.body {
@@ -229,10 +248,10 @@ impl<D: Data> World<D> {
         }
         let (to, cargo) = match peer {
             Peer::Member { member, host } => {
-                (host, Cargo::ToMember { member, frame, is_last: true })
+                (host, Cargo::ToMember { member, frame, carrier, is_last: true })
             }
             Peer::Node { aggregator, port, vertex } => {
-                (vertex, Cargo::ToNode { aggregator, port, frame, is_last: true })
+                (vertex, Cargo::ToNode { aggregator, port, frame, carrier, is_last: true })
             }
         };
         let packet = Packet { from: at, at, to, bytes, cargo };
@@ -248,9 +267,17 @@ impl<D: Data> World<D> {
         let Cargo::Copy { group, node, frame, is_last } = packet.cargo else {
             unreachable!("only multicast copies are replicated")
         };
-        for index in 0..self.groups[group as usize].copies(node).members.len() {
-            let (member, host) = self.groups[group as usize].copies(node).members[index];
-            let cargo = Cargo::ToMember { member, frame: self.frames.share(frame), is_last };
+        let to_address = self.groups[group as usize].has_listeners();
+        let carrier = if to_address { Carrier::Multicast } else { Carrier::Link };
+        for index in 0..self.groups[group as usize].copies(node).listeners.len() {
+            let (listener, host) = self.groups[group as usize].copies(node).listeners[index];
+            let frame = self.frames.share(frame);
+            let cargo = match listener {
+                Listener::Member(member) => Cargo::ToMember { member, frame, carrier, is_last },
+                Listener::Node(aggregator, port) => {
+                    Cargo::ToNode { aggregator, port, frame, carrier, is_last }
+                }
+            };
             self.send_copy(packet, host, cargo);
         }
         for index in 0..self.groups[group as usize].copies(node).below.len() {

@@ -36,6 +36,15 @@ pub struct Costs {
     pub(super) node: NodeCosts,
     pub(super) machine: Option<MachineCosts>,
     pub(super) noise: NoiseCosts,
+    /// None if no packet is lost.
+    pub(super) loss: Option<LossCosts>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LossCosts {
+    pub(super) share: f64,
+    /// After what time a stream's lost packet is there, sent once more.
+    pub(super) stream_repeat: Picos,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -149,6 +158,9 @@ impl Costs {
                 between_detours_ps: (rate > 0.0).then(|| 1e12 / rate),
                 detour_ps: noise.detour.value() * 1e3,
             },
+            loss: preset.loss.as_ref().filter(|loss| loss.share.value() > 0.0).map(|loss| {
+                LossCosts { share: loss.share.value(), stream_repeat: loss.stream_repeat.span() }
+            }),
         }
     }
 

@@ -7,11 +7,12 @@ use tributary_protocol::endpoint::EndpointConfig;
 use tributary_protocol::node::{
     ChildConfig, GroupConfig, InstallError, ParentConfig, PortId, StreamConfig,
 };
-use tributary_wire::frame::{Edge, Versions};
+use tributary_wire::frame::{EVERYONE, Edge, Versions};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId, TreeId};
 
 use super::aggregator::Peer;
 use super::ids::{AggregatorId, MemberId, ProcessId};
+use super::multicast::Listener;
 use super::{Data, RunError, World};
 use crate::fabric::Vertex;
 
@@ -97,10 +98,24 @@ impl GroupPlan {
     }
 }
 
+/// How a group's results go by multicast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Multicast {
+    No,
+    /// By the switches with nodes in them, beside reliable copies.
+    BySwitches,
+    /// To an address, with reliable copies on demand.
+    ToAddress,
+}
+
 /// A group's multicast tree: the switches that forward its multicast results.
 #[derive(Debug)]
 pub(super) struct Group {
-    multicast: bool,
+    multicast: Multicast,
+    /// Who listens to the group's address.
+    listeners: Vec<(Listener, Vertex)>,
+    /// Whether `copies` lead from the root to all that listen.
+    is_planted: bool,
     /// Root first.
     copies: Vec<CopyNode>,
     positions: BTreeMap<AggregatorId, usize>,
@@ -111,8 +126,14 @@ pub(super) struct Group {
 pub(super) struct CopyNode {
     pub(super) vertex: Vertex,
     /// With their hosts.
-    pub(super) members: Vec<(MemberId, Vertex)>,
+    pub(super) listeners: Vec<(Listener, Vertex)>,
     pub(super) below: Vec<u32>,
+}
+
+impl CopyNode {
+    pub(super) fn new(vertex: Vertex) -> Self {
+        Self { vertex, listeners: Vec::new(), below: Vec::new() }
+    }
 }
 
 /// The edge from a node to its parent in a group.
@@ -123,16 +144,40 @@ pub(super) struct Upward {
 }
 
 impl Group {
-    pub(super) fn new(multicast: bool) -> Self {
-        Self { multicast, copies: Vec::new(), positions: BTreeMap::new() }
+    pub(super) fn new(multicast: bool, to_address: bool) -> Self {
+        let multicast = match (multicast, to_address) {
+            (false, _) => Multicast::No,
+            (true, false) => Multicast::BySwitches,
+            (true, true) => Multicast::ToAddress,
+        };
+        let (listeners, copies) = (Vec::new(), Vec::new());
+        Self { multicast, listeners, is_planted: false, copies, positions: BTreeMap::new() }
     }
 
+    /// Whether switches copy results for members, so that a member may be ahead of its node.
     pub(super) fn has_multicast(&self) -> bool {
-        self.multicast
+        self.multicast == Multicast::BySwitches
+    }
+
+    /// Whether results go to an address.
+    pub(super) fn has_listeners(&self) -> bool {
+        self.multicast == Multicast::ToAddress
     }
 
     pub(super) fn multicasts_from(&self, aggregator: AggregatorId) -> bool {
-        self.multicast && self.positions.get(&aggregator) == Some(&0)
+        self.has_multicast() && self.positions.get(&aggregator) == Some(&0)
+    }
+
+    /// Makes the tree of an address, before the first result goes there.
+    pub(super) fn plant(&mut self, routes: impl FnOnce(&[(Listener, Vertex)]) -> Vec<CopyNode>) {
+        // The nodes' own positions are those of switches with nodes in them.
+        if !core::mem::replace(&mut self.is_planted, true) {
+            self.copies = routes(&self.listeners);
+        }
+    }
+
+    fn listen(&mut self, listener: Listener, host: Vertex) {
+        self.listeners.push((listener, host));
     }
 
     pub(super) fn copies(&self, node: u32) -> &CopyNode {
@@ -141,7 +186,7 @@ impl Group {
 
     fn add(&mut self, aggregator: AggregatorId, vertex: Vertex) {
         self.positions.insert(aggregator, self.copies.len());
-        self.copies.push(CopyNode { vertex, members: Vec::new(), below: Vec::new() });
+        self.copies.push(CopyNode::new(vertex));
     }
 
     fn at(&mut self, aggregator: AggregatorId) -> &mut CopyNode {
@@ -157,7 +202,7 @@ impl<D: Data> World<D> {
     /// [`SetupError`].
     pub fn form(&mut self, plan: &GroupPlan, terms: Terms) -> Result<Vec<MemberId>, SetupError> {
         let id = GroupId(self.groups.len() as u32);
-        self.groups.push(Group::new(terms.multicast));
+        self.groups.push(Group::new(terms.multicast, self.has_listeners()));
         let ranges = member_ranges(plan);
         let capability = |node: usize, child: usize| {
             Capability::from_bytes(((node as u128) << 64 | child as u128).to_le_bytes())
@@ -220,6 +265,7 @@ impl<D: Data> World<D> {
     ) -> Result<(), SetupError> {
         let id = config.group;
         let group = id.0 as usize;
+        let mut parent_vertex = None;
         if let Some(Upward { parent, child, capability }) = upward {
             let version = config.frame_version;
             let edge =
@@ -235,7 +281,17 @@ impl<D: Data> World<D> {
             config.parent = Some(ParentConfig { name, port, child, capability });
             let position = self.groups[group].copies.len() as u32;
             self.groups[group].at(parent).below.push(position);
+            let here = self.aggregators[aggregator.index()].vertex;
+            self.groups[group].listen(Listener::Node(aggregator, port), here);
+            parent_vertex = Some(vertex);
         }
+        let edge = Edge {
+            group: id,
+            epoch: config.epoch,
+            child: EVERYONE,
+            capability: Capability::default(),
+            version: config.frame_version,
+        };
         let now = super::time_at(self.events.now());
         let machine = &mut self.aggregators[aggregator.index()];
         let arena = machine
@@ -248,6 +304,7 @@ impl<D: Data> World<D> {
         }
         let vertex = machine.vertex;
         self.groups[group].add(aggregator, vertex);
+        self.use_datagrams(aggregator, edge, parent_vertex);
         self.drain_node(self.events.now(), aggregator);
         Ok(())
     }
@@ -271,7 +328,8 @@ impl<D: Data> World<D> {
         let host = self.host_of(process);
         let port =
             self.aggregators[aggregator.index()].plug(Peer::Member { member: id, host }, edge);
-        self.groups[group].at(aggregator).members.push((id, host));
+        self.groups[group].at(aggregator).listeners.push((Listener::Member(id), host));
+        self.groups[group].listen(Listener::Member(id), host);
         self.add_member(process, aggregator, port, config)
     }
 

@@ -11,7 +11,7 @@ use tributary_wire::frame::{Edge, Header};
 use super::frames::Frame;
 use super::ids::{AggregatorId, MemberId, ProcessId};
 use super::packet::{Cargo, Packet};
-use super::{Data, Event, Finished, RunError, World, time_at};
+use super::{Data, Event, Finished, RunError, Way, World, time_at};
 use crate::engine::Picos;
 use crate::fabric::Vertex;
 
@@ -29,6 +29,8 @@ pub(super) struct Member<D: Data> {
     /// Whether the operation's vector goes as a stream.
     is_stream: bool,
     began_at: Picos,
+    /// When its timer goes off.
+    pub(super) timer_at: Option<Picos>,
     pub(super) vector: D::Vector,
 }
 
@@ -66,8 +68,11 @@ impl<D: Data> World<D> {
             spec: OperationSpec::BARRIER,
             is_stream: false,
             began_at: Picos::ZERO,
+            timer_at: None,
             vector: D::Vector::default(),
         });
+        let is_local = self.members[id.index()].host == self.members[id.index()].vertex;
+        self.offer_datagrams(id, edge, is_local);
         self.drain_member(id, self.events.now());
         id
     }
@@ -128,16 +133,19 @@ impl<D: Data> World<D> {
         seen_at: Picos,
         id: MemberId,
         frame: &Frame<D::Piece>,
-        is_local: bool,
+        way: Way,
     ) {
         let tree = self.costs.tree;
         let now = time_at(self.events.now());
         let member = &mut self.members[id.index()];
         let process = member.process;
-        let header = Header { edge: member.edge, message: frame.message };
+        let edge = Self::edge_of(member.edge, way.carrier);
+        let header = Header { edge, message: frame.message };
         let repeats = member.endpoint.repeats();
-        let body = match member.endpoint.handle_frame(now, Carrier::Link, &header) {
+        let body = match member.endpoint.handle_frame(now, way.carrier, &header) {
             Ok(body) => body,
+            // What a datagram says is dropped if anything is wrong with it.
+            Err(_) if way.carrier != Carrier::Link => None,
             Err(fault) => {
                 self.fault = Some(RunError::Member { member: id.0, fault });
                 return;
@@ -148,14 +156,14 @@ impl<D: Data> World<D> {
         if let Some(body) = body {
             D::fill(&mut member.vector, body.bytes, &frame.piece);
         }
-        let cost = match (is_local, is_repeat) {
+        let cost = match (way.is_local, is_repeat) {
             (true, _) => self.costs.message.share.of(bytes),
             (false, true) => tree.repeat,
             (false, false) => tree.result.of(bytes),
         };
         // The first line arrives with the completion; each further one is a read of memory.
         let lines = bytes.saturating_sub(1) / tree.notice_max_bytes.max(1);
-        let fetching = if is_repeat || is_local { 0 } else { u64::from(lines) };
+        let fetching = if is_repeat || way.is_local { 0 } else { u64::from(lines) };
         let found_at = seen_at + Picos(tree.line_read.0 * fetching);
         let done_at = self.work(process, found_at, cost);
         let member = &mut self.members[id.index()];
@@ -169,7 +177,7 @@ impl<D: Data> World<D> {
                 EndpointEvent::Failed(abort) => {
                     self.fault = Some(RunError::Failed { member: id.0, abort });
                 }
-                // Links carry all frames here: no member offers datagrams.
+                // The machine acts on it by itself.
                 EndpointEvent::DatagramPeer(_)
                 | EndpointEvent::Datagrams(_)
                 | EndpointEvent::Multicast(_) => {}
@@ -179,8 +187,7 @@ impl<D: Data> World<D> {
     }
 
     /// Sends all frames that the machine has now.
-    fn drain_member(&mut self, id: MemberId, from: Picos) {
-        let now = time_at(self.events.now());
+    pub(super) fn drain_member(&mut self, id: MemberId, from: Picos) {
         let mut at_time = from;
         while let Some(transmit) = self.members[id.index()].endpoint.peek_transmit() {
             let bytes = transmit.header.payload_bytes() as u32;
@@ -189,7 +196,6 @@ impl<D: Data> World<D> {
                 Some(body) => D::part(&member.vector, body.bytes),
                 None => D::Piece::default(),
             };
-            member.endpoint.pop_transmit(now);
             let Member { edge, host, vertex, process, aggregator, port, .. } = *member;
             debug_assert_eq!(transmit.header.edge, edge, "a link carries one edge");
             let cost = if host == vertex {
@@ -198,10 +204,13 @@ impl<D: Data> World<D> {
                 self.costs.tree.request.of(bytes) + self.inline_cost(bytes)
             };
             at_time = self.work(process, at_time, cost);
+            self.members[id.index()].endpoint.pop_transmit(time_at(at_time));
+            let carrier = transmit.carrier;
             let frame = self.frames.add(transmit.header.message, piece);
-            let cargo = Cargo::ToNode { aggregator, port, frame, is_last: true };
+            let cargo = Cargo::ToNode { aggregator, port, frame, carrier, is_last: true };
             let packet = Packet { from: host, at: host, to: vertex, bytes, cargo };
             self.events.schedule(at_time, Event::Post(packet));
         }
+        self.set_member_timer(id);
     }
 }

@@ -1,5 +1,6 @@
 //! Packets in the network.
 
+use tributary_protocol::Carrier;
 use tributary_protocol::node::PortId;
 
 use super::frames::FrameId;
@@ -25,9 +26,15 @@ pub(super) struct Packet {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Cargo {
     /// A frame to an aggregation node. Only its last packet hands it over.
-    ToNode { aggregator: AggregatorId, port: PortId, frame: FrameId, is_last: bool },
+    ToNode {
+        aggregator: AggregatorId,
+        port: PortId,
+        frame: FrameId,
+        carrier: Carrier,
+        is_last: bool,
+    },
     /// A frame to a member.
-    ToMember { member: MemberId, frame: FrameId, is_last: bool },
+    ToMember { member: MemberId, frame: FrameId, carrier: Carrier, is_last: bool },
     /// A result in the fabric's multicast tree, at the tree's node `node`.
     Copy { group: u32, node: u32, frame: FrameId, is_last: bool },
     /// A packet of a message between ranks.
@@ -47,6 +54,16 @@ impl Packet {
             | Cargo::ToMember { frame, .. }
             | Cargo::Copy { frame, .. } => Some(frame),
             Cargo::Message { .. } => None,
+        }
+    }
+
+    /// Whether its loss is the receiver's to notice. A stream repeats what it has lost.
+    pub(super) fn is_datagram(&self) -> bool {
+        match self.cargo {
+            Cargo::ToNode { carrier, .. } | Cargo::ToMember { carrier, .. } => {
+                carrier != Carrier::Link
+            }
+            Cargo::Copy { .. } | Cargo::Message { .. } => false,
         }
     }
 

@@ -146,8 +146,9 @@ impl<D: Data> World<D> {
     /// Creates the entry of a group. Numbers are reused after their group has ended.
     fn open(&mut self, group: GroupId, multicast: bool) {
         let index = group.0 as usize;
+        let to_address = self.has_listeners();
         if self.groups.len() <= index {
-            self.groups.resize_with(index + 1, || Group::new(multicast));
+            self.groups.resize_with(index + 1, || Group::new(multicast, to_address));
         }
     }
 
