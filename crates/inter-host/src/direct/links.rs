@@ -30,6 +30,8 @@ pub struct DirectLinks {
     workspace: Workspace,
     /// Operations started, numbered alike at all hosts.
     calls: Calls,
+    /// No operation has used the links, or none since all hosts are in a tree: the tree tells of a failure.
+    stands_by: bool,
     pub(super) failed: Option<Verdict>,
 }
 
@@ -51,6 +53,7 @@ impl DirectLinks {
             running: None,
             workspace: Workspace::default(),
             calls: Calls::default(),
+            stands_by: true,
             failed: None,
         }
     }
@@ -103,6 +106,7 @@ impl DirectLinks {
     /// A link that ends meanwhile is no failure, and made anew when it is needed: living hosts lose one to an outage,
     /// and whoever dies is missed by the tree.
     pub fn stand_by(&mut self) {
+        self.stands_by = true;
         self.peers.stand_by();
     }
 
@@ -124,7 +128,8 @@ impl DirectLinks {
         }
         let is_untold = |host: &u32| *host != abort.at_fault.0 || verdict.has_living_culprit();
         let me = self.peers.me();
-        let later = (0..self.hosts).filter(|host| may_call_later(me, *host, self.hosts));
+        let may_come = |host: &u32| !self.stands_by && may_call_later(me, *host, self.hosts);
+        let later = (0..self.hosts).filter(may_come);
         let partners = self.workspace.schedules.all_peers();
         later.chain(partners).filter(is_untold).for_each(|host| self.peers.reach_to_tell(host));
         self.running = None;
@@ -153,6 +158,7 @@ impl InterHost for DirectLinks {
         let me = self.peers.me();
         let Found { index, is_new } = self.workspace.schedules.look_up(operation, me, self.hosts);
         let call = self.calls.begin(operation);
+        self.stands_by = false;
         // SAFETY: the buffers are valid until the operation is over, as the caller promises.
         self.running =
             Some(unsafe { Running::new(operation, me, index, call, &mut self.workspace) });

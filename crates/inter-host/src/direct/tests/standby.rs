@@ -121,3 +121,13 @@ fn whoever_dies_while_links_stand_by_is_missed() {
         }
     }
 }
+
+/// The tree tells of a failure. Calls over links that no operation has used would look like the loss of a tree.
+#[test]
+fn a_host_that_gives_up_while_links_stand_by_calls_nobody() {
+    let identity = identity(7, false);
+    let (mut hosts, _) = listening(2, AlgorithmChoice::Auto, identity);
+    hosts[0].links.abort(AbortReason::Disagreement);
+    assert!(!hosts[1].links.is_called(Epoch(1)));
+    assert_eq!(hosts[1].links.callers().count(), 0);
+}
