@@ -119,7 +119,7 @@ impl Planner<'_> {
         let goes_by_tree = self.path == Path::Tree;
         let places = if goes_by_tree { placement.hosts.len() } else { 1 };
         let [totals, prefix, own] = if is_leader {
-            self.rooms([len_bytes * places, len_bytes, len_bytes])
+            self.rooms([len_bytes * places + self.padding_bytes(), len_bytes, len_bytes])
         } else {
             [std::ptr::null_mut(); 3]
         };
@@ -169,7 +169,7 @@ impl Planner<'_> {
         let placement = self.context.placement;
         let len_bytes = self.len_bytes;
         let all_bytes = len_bytes * placement.ranks() as usize;
-        let [vectors] = self.rooms([all_bytes]);
+        let [vectors] = self.rooms([all_bytes + self.padding_bytes()]);
         let mut plan = Plan::new();
         self.gather_at_leaders(&mut plan, source, vectors, len_bytes);
         self.spread(&mut plan, vectors, all_bytes);
@@ -217,7 +217,7 @@ impl Planner<'_> {
     fn exchange_parts(&self, plan: &mut Plan, all: *mut u8) {
         let cuts = &*self.context.cuts;
         let host = self.context.placement.host() as usize;
-        let len_bytes = cuts[self.context.placement.hosts.len()] as usize;
+        let len_bytes = cuts[self.context.placement.hosts.len()] as usize + self.padding_bytes();
         if self.path == Path::Tree {
             let (kept_first, kept_end) = (cuts[host] as usize, cuts[host + 1] as usize);
             let clear = Local::Clear { vector: all, len_bytes, kept_first, kept_end };
@@ -240,6 +240,18 @@ impl Planner<'_> {
             target: all,
         };
         plan.push(Stage::InterHost { method: self.method(), operation });
+    }
+
+    /// Zeros behind the parts of a scan's vector in a tree. Hosts combine the parts themselves, so its frames tell neither
+    /// operator nor datatype, but for the length: no two calls that differ in one of them have the same.
+    fn padding_bytes(&self) -> usize {
+        let &Operation { collective, operator, datatype, combiner, .. } = self.operation;
+        let is_scan = matches!(collective, Collective::Scan | Collective::Exscan);
+        if self.path != Path::Tree || !is_scan || combiner.is_some() {
+            return 0;
+        }
+        let [operator, datatype] = [operator.code(), datatype.code()].map(usize::from);
+        (operator * PADDING_OF_OPERATORS + datatype) % PADDING_MAX
     }
 
     /// One part of `len_bytes` for each host.
@@ -291,6 +303,11 @@ impl Planner<'_> {
 fn host_stage(action: Action, source: *const u8, target: *mut u8, len_bytes: usize) -> Stage {
     Stage::Host(shm::Operation { action, source, target, len_bytes })
 }
+
+/// Longest padding of a scan, and one more: a cache line.
+const PADDING_MAX: usize = 64;
+/// What one operator more adds to it. Odd, so all operators of one datatype have their own, as have all datatypes of one operator.
+const PADDING_OF_OPERATORS: usize = 5;
 
 /// What puts the hosts' parts together in a tree, where each host's vector is zero outside its own part. Any of these pairs
 /// does; a pair of its own tells a collective from others in the tree's frames.
@@ -405,6 +422,46 @@ mod tests {
         assert_eq!((pairs.len(), all.len()), (3, 3), "{pairs:?}");
     }
 
+    #[test]
+    fn scans_with_another_operator_or_datatype_have_another_length_in_the_tree() {
+        let names = ["a", "b"].map(String::from);
+        let length = |operator, datatype| {
+            let operation = Operation {
+                collective: Collective::Scan,
+                operator,
+                datatype,
+                elements: 40 / datatype.size_bytes() as u64,
+                ..Operation::BARRIER
+            };
+            let placement = &Placement::new(0, &names);
+            let (mut scratch, mut cuts) = (Vec::new(), Vec::new());
+            let (scratch, cuts) = (&mut scratch, &mut cuts);
+            let kernel = kernel(operator, datatype);
+            let context = PlanContext { placement, kernel, stream: None, scratch, cuts };
+            let plan = plan(&operation, Path::Tree, context);
+            let elements = plan.iter().find_map(|stage| match stage {
+                Stage::InterHost { operation, .. } => Some(operation.elements),
+                _ => None,
+            });
+            elements.expect("a leader has a stage between hosts")
+        };
+        let is_whole = |datatype: &Datatype| 40 % datatype.size_bytes() == 0;
+        let datatypes: Vec<_> = Datatype::ALL.into_iter().filter(is_whole).collect();
+        let pairs = datatypes.iter().flat_map(|datatype| {
+            let operators = Operator::ALL.into_iter();
+            operators.filter(|it| kernel(*it, *datatype).is_some()).map(move |it| (it, *datatype))
+        });
+        let pairs: Vec<_> = pairs.collect();
+        for (at, &(operator, datatype)) in pairs.iter().enumerate() {
+            for &(other, of) in &pairs[at + 1..] {
+                if operator == other || datatype == of {
+                    let differs = length(operator, datatype) != length(other, of);
+                    assert!(differs, "{operator:?} {datatype:?} and {other:?} {of:?}");
+                }
+            }
+        }
+    }
+
     /// Each host's part is the blocks of its ranks, and all leaders cut alike.
     #[test]
     fn parts_of_hosts_tile_the_vector() {
@@ -424,7 +481,10 @@ mod tests {
                 }
                 let limits = &cuts[..counts];
                 assert!(limits.is_sorted() && limits[0] == 0, "{what}");
-                assert_eq!(limits[counts - 1], operation.elements, "{what}");
+                // Behind the parts of a scan may be padding.
+                let is_scan = matches!(collective, Collective::Scan | Collective::Exscan);
+                let padding = operation.elements - limits[counts - 1];
+                assert!(padding == 0 || is_scan && padding < PADDING_MAX as u64, "{what}");
                 assert_eq!(*seen.get_or_insert(limits), limits, "{what}");
                 if collective == Collective::ReduceScatter {
                     let block = |rank: u64| {
