@@ -22,8 +22,8 @@ use std::time::Duration;
 
 pub use tributary_protocol::failover::is_tree_lost;
 use tributary_report::Counters;
-use tributary_wire::Epoch;
 use tributary_wire::frame::{Abort, AbortReason, Disagreement};
+use tributary_wire::{EndpointId, Epoch};
 
 use crate::direct::DirectLinks;
 use crate::operation::{InterHost, InterHostOperation};
@@ -251,7 +251,11 @@ impl FailoverTree {
         let host = member.host_at_fault(&abort);
         match &mut self.means {
             Some(_) if is_tree_lost(abort.reason) => return self.lose_tree(),
-            Some(means) => means.links.abort(abort.reason),
+            Some(means) => {
+                // A host that has lost its part of the tree meanwhile hears of this over links, or not at all.
+                let at_fault = host.map_or(means.links.me(), |host| host as u32);
+                means.links.pass_on(Abort { at_fault: EndpointId(at_fault), ..abort });
+            }
             None => {}
         }
         Err(self.fail(abort, host))

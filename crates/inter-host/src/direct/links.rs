@@ -97,7 +97,22 @@ impl DirectLinks {
     /// here.
     pub fn is_called(&mut self, epoch: Epoch) -> bool {
         debug_assert!(self.running.is_none(), "an operation receives itself");
-        self.failed.is_none() && self.peers.is_called(epoch)
+        if self.failed.is_some() {
+            return false;
+        }
+        self.peers.is_called(epoch).unwrap_or_else(|verdict| {
+            // It is said once: the operation that follows has to know it.
+            self.fail(verdict.into());
+            true
+        })
+    }
+
+    /// Tells the other hosts why there is no going on, as this host has heard from elsewhere. Some may not hear it there.
+    pub fn pass_on(&mut self, abort: Abort) {
+        if self.failed.is_none() {
+            self.stands_by = false;
+            self.fail(abort.into());
+        }
     }
 
     /// All hosts are in a tree again, and nobody needs the links until it is lost. The hosts that have called so far

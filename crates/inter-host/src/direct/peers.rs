@@ -476,12 +476,18 @@ impl Peers {
 
     /// Whether somebody wants to settle the loss of a tree with this host, which takes part in no
     /// operation here: it was called, it was sent something, or the alarm was raised for this loss.
-    pub(super) fn is_called(&mut self, epoch: Epoch) -> bool {
+    ///
+    /// # Errors
+    /// If a host says why there is no going on.
+    pub(super) fn is_called(&mut self, epoch: Epoch) -> Result<bool, Verdict> {
         self.accept();
-        let has_failed = self.check().is_err();
+        let checked = self.check();
+        if let Err(Failure::Known(verdict)) = checked {
+            return Err(verdict);
+        }
         let was_called = std::mem::take(&mut self.was_called);
         let was_sent = self.peers.iter().any(|peer| peer.held.is_some());
-        has_failed || was_called || was_sent || self.alarmed == epoch
+        Ok(checked.is_err() || was_called || was_sent || self.alarmed == epoch)
     }
 
     /// The links are not needed until a tree is lost. Whoever has called so far was needed for operations, which are

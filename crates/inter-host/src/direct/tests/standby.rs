@@ -131,3 +131,30 @@ fn a_host_that_gives_up_while_links_stand_by_calls_nobody() {
     assert!(!hosts[1].links.is_called(Epoch(1)));
     assert_eq!(hosts[1].links.callers().count(), 0);
 }
+
+/// A tree tells some hosts who is gone, while another has lost its part of that tree, and settles the loss over links.
+#[test]
+fn a_host_that_passes_a_failure_on_names_who_failed_to_hosts_that_come_later() {
+    let gone = Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(1) };
+    for (identity, is_asked_first) in
+        identities().into_iter().flat_map(|it| [(it, false), (it, true)])
+    {
+        let (mut hosts, _) = listening(3, AlgorithmChoice::Binomial, identity);
+        let mut settling = hosts.pop().expect("three hosts listen");
+        let mut told = hosts.swap_remove(0);
+        drop(hosts);
+        told.pass_on(gone);
+        drop(told);
+        if is_asked_first {
+            let deadline = Instant::now() + WATCHDOG;
+            while !settling.is_called(Epoch(1)) {
+                assert!(Instant::now() < deadline, "the call is heard");
+            }
+        }
+        assert_eq!(
+            allreduce(&mut settling, &mut [1.0]),
+            Err(gone),
+            "asked first: {is_asked_first}"
+        );
+    }
+}
