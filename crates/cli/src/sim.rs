@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Shown};
+use comfy_table::{Cell as ShownCell, CellAlignment, ContentArrangement, Table as Shown};
 use indicatif::{ProgressBar, ProgressStyle};
-use tributary_charts::Table;
+use tributary_charts::{Cell, Table};
 use tributary_figures::plan::{self, Question};
 use tributary_figures::{Compared, Effort, Figure, FigureError, Progress};
 use tributary_sim::input::Refused;
@@ -59,10 +59,23 @@ pub(crate) fn run(flags: &SimRunFlags) -> anyhow::Result<ExitCode> {
         io::stdout().lock().write_all(text.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
+    if flags.list_presets {
+        return print_table(&presets(), flags.system.csv);
+    }
     let (preset, question) = question(&flags.system)?;
     let table = watched("run", |progress| plan::run(&preset, &question, progress))
         .map_err(about_options)?;
     print_table(&table, flags.system.csv)
+}
+
+/// The presets of the program.
+fn presets() -> Table {
+    let mut table = Table::new(&["preset", "about"]);
+    for name in preset::names() {
+        let preset = preset::shipped(name).expect("a test reads all of them");
+        table.add(vec![Cell::Text(name.to_owned()), Cell::Text(preset.about)]);
+    }
+    table
 }
 
 /// Ranks designs for a cluster.
@@ -190,11 +203,11 @@ pub(crate) fn as_text(table: &Table) -> String {
     let mut shown = Shown::new();
     shown.load_style(comfy_table::presets::NOTHING);
     shown.set_content_arrangement(ContentArrangement::Disabled);
-    shown.set_header(table.columns.iter().map(Cell::new));
+    shown.set_header(table.columns.iter().map(ShownCell::new));
     for row in &table.rows {
         shown.add_row(row.iter().map(|cell| {
-            let is_text = matches!(cell, tributary_charts::Cell::Text(_));
-            let shown = Cell::new(cell.to_string());
+            let is_text = matches!(cell, Cell::Text(_));
+            let shown = ShownCell::new(cell.to_string());
             if is_text { shown } else { shown.set_alignment(CellAlignment::Right) }
         }));
     }

@@ -103,3 +103,15 @@ fn a_tree_that_cannot_be_is_a_row_with_its_cause() {
         assert!(tree.contains(",8,NA,NA,NA,NA,NA,NA,") && tree.contains("has radix 64"), "{tree}");
     }
 }
+
+#[test]
+fn every_preset_is_listed_with_what_it_describes() {
+    let ended = run(tributary().args(["sim", "run", "--list-presets", "--csv"]));
+    assert!(ended.status.success(), "{}", ended.stderr);
+    let rows: Vec<_> = ended.stdout.lines().skip(1).collect();
+    for name in tributary_sim::preset::names() {
+        let row = rows.iter().find(|row| row.starts_with(&format!("{name},"))).expect(name);
+        assert!(row.len() > name.len() + 10, "{row}");
+    }
+    assert_eq!(rows.len(), tributary_sim::preset::names().count());
+}

@@ -157,6 +157,10 @@ pub(crate) struct SimRunFlags {
     /// Write a preset of the program to standard output, as a start for a file
     #[arg(long, value_name = "NAME")]
     pub(crate) print_preset: Option<String>,
+
+    /// List the presets of the program
+    #[arg(long, conflicts_with = "print_preset")]
+    pub(crate) list_presets: bool,
 }
 
 /// Rank designs of a cluster's allreduce: leaders, channels, tree or host algorithms
