@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use tributary_charts::{Cell, Table};
-use tributary_replay::advice::{Advice, AdviceError, Placement, advise};
+use tributary_replay::advice::{Advice, AdviceError, MODEL_OFF_MAX, Placement, advise};
 use tributary_workload::trace::Trace;
 
 use crate::flags::AdviseFlags;
@@ -126,6 +126,13 @@ fn best(advice: &Advice) -> Option<&Placement> {
 }
 
 fn verdict(advice: &Advice) -> String {
+    if !advice.is_conclusive() {
+        return format!(
+            "No conclusion: the model's hosts take {:.3} times as long as yours, beyond a factor of {MODEL_OFF_MAX}. Another \
+             preset, or prices measured on your hosts, may come nearer.",
+            advice.model_over_trace
+        );
+    }
     let Some(best) = best(advice) else {
         return "No tree: the system has no aggregation nodes, or all placements are refused."
             .into();
@@ -149,6 +156,7 @@ struct Json {
     recorded_us: f64,
     collectives_share: f64,
     model_over_trace: f64,
+    is_conclusive: bool,
     left_out: u64,
     nonblocking: u64,
     collectives: Vec<JsonClass>,
@@ -200,11 +208,47 @@ impl Json {
             recorded_us: advice.recorded_us,
             collectives_share: advice.collectives_share,
             model_over_trace: advice.model_over_trace,
+            is_conclusive: advice.is_conclusive(),
             left_out,
             nonblocking,
             collectives: advice.classes.iter().map(class).collect(),
             placements: advice.placements.iter().map(placement).collect(),
             verdict: verdict(advice),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_replay::advice::Range;
+    use tributary_sim::system::Nodes;
+
+    use super::*;
+
+    fn advice(model_over_trace: f64) -> Advice {
+        let nodes = Nodes { in_switches: 1, on_hosts: 0, names: vec!["node0".to_owned()] };
+        let gain = Range { likely: 1.5, low: 1.4, high: 1.6 };
+        Advice {
+            recorded_us: 1e6,
+            collectives_share: 0.5,
+            model_over_trace,
+            classes: Vec::new(),
+            placements: vec![Placement { nodes, is_refused: false, gain }],
+        }
+    }
+
+    #[test]
+    fn a_model_that_misses_the_measured_hosts_concludes_nothing() {
+        for near in [0.5, 1.0, 2.0] {
+            let verdict = verdict(&advice(near));
+            assert!(verdict.starts_with("A tree with 1 node helps: 1.500"), "{near}: {verdict}");
+        }
+        for far in [0.01, 0.499, 2.001, 100.0] {
+            let verdict = verdict(&advice(far));
+            assert!(
+                verdict.starts_with("No conclusion: the model's hosts take"),
+                "{far}: {verdict}"
+            );
         }
     }
 }

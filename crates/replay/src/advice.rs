@@ -11,6 +11,9 @@ use tributary_workload::trace::{Joint, OperationTimes, Path};
 
 use crate::run::{Between, Class, Outcome, ReplayError, is_in_tree, run};
 
+/// How far the model's hosts may be from those of the trace, either way, for a conclusion.
+pub const MODEL_OFF_MAX: f64 = 2.0;
+
 /// Parts of the trace that are looked at by themselves, for its spread.
 const PARTS: usize = 8;
 
@@ -46,6 +49,14 @@ pub struct Advice {
     pub classes: Vec<ClassAdvice>,
     /// Each way to place nodes.
     pub placements: Vec<Placement>,
+}
+
+impl Advice {
+    /// Whether the model's hosts are near enough to those of the trace for a conclusion: within [`MODEL_OFF_MAX`].
+    #[must_use]
+    pub fn is_conclusive(&self) -> bool {
+        (1.0 / MODEL_OFF_MAX..=MODEL_OFF_MAX).contains(&self.model_over_trace)
+    }
 }
 
 /// A collective and length: measured, and simulated by hosts alone.
