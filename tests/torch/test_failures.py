@@ -4,7 +4,6 @@ calls and in DDP. Method: ranks that are killed, or stay away."""
 import datetime
 import os
 import signal
-import socket
 import time
 
 import pytest
@@ -76,25 +75,32 @@ def test_a_barrier_has_a_timeout(tmp_path):
     ranks.run(stays_away, 2, tmp_path / "go on")
 
 
-def stays_away_longer(rank, size, address, go_on):
-    """The second rank comes when the first one, which serves the store, has ended."""
-    if rank == 0:
-        return stays_away(rank, size, address, go_on)
+def comes_after_the_store(rank, size, address, go_on):
     join(rank, size, address)
+    if rank == 0:
+        go_on.write_text(str(os.getpid()))
+        group = dist.distributed_c10d._get_default_group()
+        with pytest.raises(dist.DistBackendError, match="barrier was not over after 0.5 s"):
+            group.barrier(timeout=datetime.timedelta(seconds=0.5)).wait()
+        os._exit(0)
     ranks.await_file(go_on)
-    host, port = address.split(":")
-    while True:
-        try:
-            socket.create_connection((host, port), timeout=60).close()
-        except ConnectionError:
-            break
+    while is_alive(int(go_on.read_text() or os.getpid())):
         time.sleep(0.01)
     with pytest.raises((tributary.AbortedError, tributary.RankLostError)):
         dist.barrier()
+    return "over"
 
 
-def test_a_rank_that_comes_late_does_not_look_for_a_store_that_is_gone(tmp_path):
-    ranks.run(stays_away_longer, 2, tmp_path / "go on")
+def is_alive(process):
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_rank_that_comes_late_does_not_look_for_a_store_that_has_gone(tmp_path):
+    assert ranks.run(comes_after_the_store, 2, tmp_path / "go on")[1] == "over"
 
 
 def waits_shortly(rank, size, address, go_on):

@@ -3,6 +3,9 @@
 import contextlib
 import json
 import time
+import weakref
+
+import torch.distributed as dist
 
 from ._within import within
 
@@ -12,12 +15,19 @@ ANSWERS_S, POLL_S = 1, 0.02
 ROOTED = {"broadcast", "reduce"}
 
 
+# By store, a second connection to it, for the rolls of all groups on it.
+_beside = weakref.WeakKeyDictionary()
+
+
 class Roll:
     """A group's roll at one rank. `session` tells this group's words from those of others on one store."""
 
     def __init__(self, store, rank, size, session):
-        self._store, self._rank, self._size, self._session = store, rank, size, session
+        self._rank, self._size, self._session = rank, size, session
         self._has_told = False
+        # On the group's connection, another thread may wait. This one is made while the store is there: making one waits
+        # for minutes where the store has gone with its rank.
+        self._store, self._beside = connect_beside(store)
 
     def tell(self, number, name):
         """Says that this rank is in an operation. Only the first word counts."""
@@ -25,15 +35,14 @@ class Roll:
             return
         self._has_told = True
         with contextlib.suppress(Exception):  # the store may have gone with its rank
-            # A connection of its own: on the group's, another thread may wait.
-            word = json.dumps([number, name])
-            within(ANSWERS_S, lambda: self._store.clone().set(self._key(self._rank), word))
+            self._beside.set(self._key(self._rank), json.dumps([number, name]))
 
     def call(self, number, name):
         """Which ranks did not come to an operation, in words; None if that can't be learnt."""
         self.tell(number, name)
         try:
-            told = self._answers()
+            # A store whose host is silent answers nothing, and ends no connection.
+            told = within(2 * ANSWERS_S, self._answers)
         except Exception:
             return None
         parts = []
@@ -47,7 +56,7 @@ class Roll:
         return "; ".join(parts) or "all ranks came to it"
 
     def _answers(self):
-        store, until = within(ANSWERS_S, self._store.clone), time.monotonic() + ANSWERS_S
+        store, until = self._beside, time.monotonic() + ANSWERS_S
         told = {}
         while True:
             for rank in set(range(self._size)) - told.keys():
@@ -59,6 +68,18 @@ class Roll:
 
     def _key(self, rank):
         return f"given up/{self._session}/{rank}"
+
+
+def connect_beside(store):
+    """What a store's prefixes stand before, and a second connection to it; None where it gives none."""
+    while isinstance(store, dist.PrefixStore):
+        store = store.underlying_store
+    if store not in _beside:
+        try:
+            _beside[store] = store.clone()
+        except Exception:
+            return store, None
+    return store, _beside[store]
 
 
 def of_ranks(ranks):
