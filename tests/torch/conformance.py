@@ -19,9 +19,6 @@ import unittest
 EXCLUDED = {
     "test_ddp_logging_data_cpu":
         "DDP's logger has entries for the settings of Gloo's network (gloo_socket_ifname) where Gloo's class is at work",
-    "test_ddp_comparison":
-        "DDP with inputs of unequal lengths takes a future's value as soon as it has waited for the operation; a future of "
-        "this backend may be complete a moment later (docs/torch.md, Stumbles)",
 }
 
 # In a run of its own: over which backend.

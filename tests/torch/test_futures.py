@@ -190,3 +190,32 @@ def train(rank, size, address, backend, hook):
 def test_hooks_train_as_over_gloo(hook):
     ours, gloo = ranks.run(train, 2, "tributary", hook), ranks.run(train, 2, "gloo", hook)
     torch.testing.assert_close(torch.tensor(ours), torch.tensor(gloo), rtol=1e-4, atol=1e-6)
+
+
+def train_on_unequal_inputs(rank, size, address, backend, divides_by_initial_size):
+    join(rank, size, address, backend)
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+    model = DistributedDataParallel(network, bucket_cap_mb=0.0005)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    generator = torch.Generator().manual_seed(rank)
+    losses = []
+    for _ in range(3):
+        with model.join(divide_by_initial_world_size=divides_by_initial_size):
+            for _ in range(3 + 4 * rank):
+                optimizer.zero_grad()
+                loss = model(torch.randn(4, 8, generator=generator)).square().mean()
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+    dist.destroy_process_group()
+    return losses
+
+
+@pytest.mark.parametrize("divides_by_initial_size", [True, False])
+def test_unequal_inputs_train_as_over_gloo(divides_by_initial_size):
+    """DDP takes the value of a future in C++ as soon as it has waited for the operation."""
+    ours, gloo = [ranks.run(train_on_unequal_inputs, 3, backend, divides_by_initial_size)
+                  for backend in ("tributary", "gloo")]
+    for of_ours, of_gloo in zip(ours, gloo):
+        torch.testing.assert_close(torch.tensor(of_ours), torch.tensor(of_gloo), rtol=1e-4, atol=1e-6)
