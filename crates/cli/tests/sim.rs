@@ -50,7 +50,7 @@ const FROM_FILE: &str = "[fabric]\nkind = \"topology\"\nfile = \"fabric.toml\"\n
 fn software_nodes_have_places_in_a_fabric_from_a_file() {
     let rows = rows(&format!("name = \"mine\"\nbase = \"ethernet-25\"\n{FROM_FILE}"));
     let through = |how: &str| rows.iter().filter(|row| row.contains(how)).count();
-    assert_eq!((through("hosts alone"), through("tree")), (2, 4), "{rows:#?}");
+    assert_eq!((through("hosts alone"), through("tree")), (2, 12), "{rows:#?}");
 }
 
 #[test]

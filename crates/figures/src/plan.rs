@@ -3,7 +3,7 @@
 use tributary_charts::{Cell, Table};
 use tributary_sim::input::Refused;
 use tributary_sim::measure::{FullHosts, InterHost, Summary};
-use tributary_sim::preset::Preset;
+use tributary_sim::preset::{Preset, RunsIn};
 use tributary_sim::system::{SystemError, SystemPlan};
 use tributary_sim::world::SetupError;
 
@@ -58,6 +58,52 @@ struct Design {
     name: String,
     leaders: u32,
     inter_host: InterHost,
+    carrier: Carrier,
+}
+
+/// What carries and takes the segments of a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Carrier {
+    runs_in: RunsIn,
+    /// Whether leaders bypass their hosts' network stacks.
+    has_bypass: bool,
+}
+
+impl Carrier {
+    /// Every one that the preset has prices for.
+    fn all(preset: &Preset) -> Vec<Self> {
+        let mut all = Vec::new();
+        for runs_in in [RunsIn::Process, RunsIn::TrafficControl, RunsIn::Driver] {
+            for has_bypass in [false, true] {
+                let carrier = Self { runs_in, has_bypass };
+                all.extend(carrier.of(preset).map(|_| carrier));
+            }
+        }
+        all
+    }
+
+    /// The preset with its prices; none if it has none.
+    fn of(self, preset: &Preset) -> Option<Preset> {
+        let needs_host = self != Self::default();
+        if needs_host && !preset.aggregation.as_ref().is_some_and(|nodes| nodes.on_hosts) {
+            return None;
+        }
+        if self.runs_in != RunsIn::Process && preset.datagrams.is_none() {
+            return None;
+        }
+        let preset = preset.with_segments_taken_in(self.runs_in)?;
+        if self.has_bypass { preset.with_bypass() } else { Some(preset) }
+    }
+
+    /// What a design's name says of it.
+    fn words(self) -> String {
+        let place = match self.runs_in {
+            RunsIn::Process => "",
+            RunsIn::TrafficControl => ", in the kernel at traffic control",
+            RunsIn::Driver => ", in the kernel's driver",
+        };
+        format!("{place}{}", if self.has_bypass { ", leaders by AF_XDP" } else { "" })
+    }
 }
 
 /// Mean, median and extremes of an allreduce: host-based and, if the preset has aggregation nodes, in
@@ -203,7 +249,11 @@ impl Design {
             inter_host: self.inter_host,
             seed: Some(question.effort.seed),
         };
-        let mut run = setting.set_up_as(preset, plan)?;
+        let carried = match self.inter_host {
+            InterHost::Tree { .. } => self.carrier.of(preset),
+            InterHost::HostBased | InterHost::Dpml => None,
+        };
+        let mut run = setting.set_up_as(carried.as_ref().unwrap_or(preset), plan)?;
         Ok(run.allreduce(size_bytes, question.effort.operations)?.summary())
     }
 }
@@ -214,7 +264,8 @@ fn designs(preset: &Preset, processes: u32) -> Vec<Design> {
     let leaders = [1, 2, 4, 8, 16].into_iter().filter(|&leaders| leaders <= processes);
     for leaders in leaders {
         let name = format!("hosts alone, {} a host", counted(leaders, "leader"));
-        all.push(Design { name, leaders, inter_host: InterHost::HostBased });
+        let (inter_host, carrier) = (InterHost::HostBased, Carrier::default());
+        all.push(Design { name, leaders, inter_host, carrier });
     }
     let Some(nodes) = &preset.aggregation else { return all };
     let sockets = preset.memory.sockets.count();
@@ -230,10 +281,14 @@ fn designs(preset: &Preset, processes: u32) -> Vec<Design> {
                 (true, false) => "multicast and reliable",
                 (false, _) => "reliable",
             };
-            let name = format!("tree, {} a host, {results} results", counted(leaders, "channel"));
-            let design = Design { name, leaders, inter_host: InterHost::Tree { multicast } };
-            if !all.iter().any(|known: &Design| known.name == design.name) {
-                all.push(design);
+            for carrier in Carrier::all(preset) {
+                let channels = counted(leaders, "channel");
+                let name = format!("tree, {channels} a host, {results} results{}", carrier.words());
+                let inter_host = InterHost::Tree { multicast };
+                let design = Design { name, leaders, inter_host, carrier };
+                if !all.iter().any(|known: &Design| known.name == design.name) {
+                    all.push(design);
+                }
             }
         }
     }
@@ -246,5 +301,5 @@ fn counted(count: u32, what: &str) -> String {
 }
 
 fn is_plain(design: &Design) -> bool {
-    design.leaders == 1
+    design.leaders == 1 && !design.carrier.has_bypass
 }

@@ -15,8 +15,8 @@ pub use constant::{
 };
 pub use error::PresetError;
 pub use file::{
-    Adapter, AggregationNodes, BesideRanks, Cable, Datagrams, FabricShape, Library, Loss, Machine,
-    Memory, Noise, Packet, Preset, Software, Switch, TreeSoftware,
+    Adapter, AggregationNodes, BesideRanks, Bypass, Cable, Datagrams, FabricShape, Library, Loss,
+    Machine, Memory, Noise, Packet, Preset, Program, RunsIn, Software, Switch, TreeSoftware,
 };
 
 pub use tunable::{FittedConstant, Tunable};
@@ -35,6 +35,8 @@ const SHIPPED: &[(&str, &str)] = &[
     ("ethernet-25", include_str!("../presets/ethernet-25.toml")),
     ("lab", include_str!("../presets/lab.toml")),
     ("ethernet-100", include_str!("../presets/ethernet-100.toml")),
+    ("dpu", include_str!("../presets/dpu.toml")),
+    ("rail", include_str!("../presets/rail.toml")),
     ("cloud", include_str!("../presets/cloud.toml")),
     ("bluegene-q", include_str!("../presets/bluegene-q.toml")),
     ("aries", include_str!("../presets/aries.toml")),

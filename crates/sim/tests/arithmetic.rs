@@ -193,3 +193,20 @@ fn a_streams_lost_packets_are_late() {
     assert!((318..=478).contains(&late), "398, and 4 deviations of 20: {late}");
     assert!(!times.iter().any(|time| (10.0..199e6).contains(time)));
 }
+
+/// A process takes a contribution in 1,000 ns and sends a copy in 500. A program takes one in 100 and 300, and sends a copy
+/// in 50, but of segments up to 256 B only.
+#[test]
+fn a_program_takes_the_segments_that_are_short_enough() {
+    let program = "[traffic_control]\n\
+                   before = { value = 100, unit = \"ns\", source = \"a test\" }\n\
+                   packet = { value = 300, unit = \"ns\", source = \"a test\" }\n\
+                   byte = { value = 0, unit = \"ns/B\", source = \"a test\" }\n\
+                   reply = { value = 50, unit = \"ns\", source = \"a test\" }\n";
+    let values = [("access.rate", 8e3), ("aggregation.packet", 1e3), ("aggregation.reply", 500.0)];
+    let preset = bare(&values, &format!("aggregation.runs_in = \"traffic-control\"\n{program}"));
+    let benchmark = TreeBenchmark::of_first(2);
+    assert_times(&times_ns(&benchmark, &preset, 8), &[800.0, 850.0]);
+    assert_times(&times_ns(&benchmark, &preset, 256), &[800.0, 850.0]);
+    assert_times(&times_ns(&benchmark, &preset, 260), &[2_000.0, 2_500.0]);
+}

@@ -40,6 +40,15 @@ pub struct Preset {
     /// Datagrams between members and nodes, where they are simulated.
     #[serde(default)]
     pub datagrams: Option<Datagrams>,
+    /// A program of an aggregation node at traffic control, which takes short segments before the process wakes.
+    #[serde(default)]
+    pub traffic_control: Option<Program>,
+    /// The same in the driver of the adapter, by XDP.
+    #[serde(default)]
+    pub driver: Option<Program>,
+    /// Leaders whose datagrams bypass the host's network stack by AF_XDP.
+    #[serde(default)]
+    pub af_xdp: Option<Bypass>,
     /// Packets that are lost on their way; none by default.
     #[serde(default)]
     pub loss: Option<Loss>,
@@ -248,6 +257,32 @@ fn yes() -> bool {
     true
 }
 
+/// A program inside the kernel of an aggregation node's host.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    /// What the kernel does for a packet before the program sees it.
+    pub before: Constant<Nanoseconds>,
+    /// The program itself, for each packet that it takes.
+    pub packet: Constant<Nanoseconds>,
+    /// Each byte of a contribution that it takes.
+    pub byte: Constant<NsPerByte>,
+    /// Each copy of a result that it sends.
+    pub reply: Constant<Nanoseconds>,
+    /// Longest segment that it takes. Longer ones are the process's.
+    pub payload_max: Constant<Bytes>,
+}
+
+/// The time that a datagram takes on a core past the host's network stack, in the place of `request` and `result`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bypass {
+    /// Sending one segment.
+    pub request: Constant<Nanoseconds>,
+    /// Receiving one segment.
+    pub result: Constant<Nanoseconds>,
+}
+
 /// Losses.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -270,6 +305,9 @@ pub struct AggregationNodes {
     /// The hosts that run one beside their ranks. Without it hosts with a node run no ranks.
     #[serde(default)]
     pub beside_ranks: Option<BesideRanks>,
+    /// What takes short segments of datagrams: their process by default, or a program inside the kernel.
+    #[serde(default)]
+    pub runs_in: RunsIn,
     /// Delay from the end of a packet to the start of the packets that it causes.
     pub latency: Constant<Nanoseconds>,
     /// The reducing engine, which all groups and ports of the node share: each packet that it takes.
@@ -286,6 +324,19 @@ pub struct AggregationNodes {
     pub radix: Constant<Count>,
     /// Longest segment.
     pub payload_max: Constant<Bytes>,
+}
+
+/// What takes the short segments of an aggregation node on a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunsIn {
+    /// Its process.
+    #[default]
+    Process,
+    /// The program of table `traffic_control`.
+    TrafficControl,
+    /// The program of table `driver`.
+    Driver,
 }
 
 /// Hosts that run an aggregation node beside their ranks.
@@ -323,6 +374,34 @@ pub struct Noise {
 }
 
 impl Preset {
+    /// The program that takes short segments; none if the process does.
+    #[must_use]
+    pub fn program(&self) -> Option<&Program> {
+        match self.aggregation.as_ref()?.runs_in {
+            RunsIn::Process => None,
+            RunsIn::TrafficControl => self.traffic_control.as_ref(),
+            RunsIn::Driver => self.driver.as_ref(),
+        }
+    }
+
+    /// The same with the segments taken there; none if it has no prices for that.
+    #[must_use]
+    pub fn with_segments_taken_in(&self, runs_in: RunsIn) -> Option<Self> {
+        let mut preset = self.clone();
+        preset.aggregation.as_mut()?.runs_in = runs_in;
+        let has_prices = runs_in == RunsIn::Process || preset.program().is_some();
+        has_prices.then_some(preset)
+    }
+
+    /// The same with leaders that bypass their hosts' network stacks; none if it has no prices for that.
+    #[must_use]
+    pub fn with_bypass(&self) -> Option<Self> {
+        let Bypass { request, result } = self.af_xdp.clone()?;
+        let mut preset = self.clone();
+        (preset.tree.request, preset.tree.result) = (request, result);
+        Some(preset)
+    }
+
     /// The cost of links and switches.
     #[must_use]
     pub fn network_cost(&self) -> NetworkCost {

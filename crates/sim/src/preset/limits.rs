@@ -7,8 +7,8 @@ use core::ops::RangeInclusive;
 
 use super::constant::{Constant, Unit};
 use super::file::{
-    Adapter, AggregationNodes, BesideRanks, Cable, Datagrams, FabricShape, Loss, Machine, Memory,
-    Noise, Packet, Preset, Software, Switch, TreeSoftware,
+    Adapter, AggregationNodes, BesideRanks, Bypass, Cable, Datagrams, FabricShape, Loss, Machine,
+    Memory, Noise, Packet, Preset, Program, RunsIn, Software, Switch, TreeSoftware,
 };
 use crate::fabric::Routing;
 use crate::input::Refused;
@@ -55,6 +55,10 @@ pub(super) fn check(preset: &Preset) -> Result<(), Refused> {
     tree(&preset.tree)?;
     preset.datagrams.as_ref().map_or(Ok(()), datagrams)?;
     preset.loss.as_ref().map_or(Ok(()), loss)?;
+    preset.traffic_control.as_ref().map_or(Ok(()), |own| program("traffic_control", own))?;
+    preset.driver.as_ref().map_or(Ok(()), |own| program("driver", own))?;
+    preset.af_xdp.as_ref().map_or(Ok(()), bypass)?;
+    runs_in(preset)?;
     preset.aggregation.as_ref().map_or(Ok(()), aggregation)?;
     preset.machine.as_ref().map_or(Ok(()), |own| machine(own, preset.aggregation.as_ref()))?;
     noise(&preset.noise)
@@ -141,6 +145,32 @@ fn datagrams(Datagrams { segment_max, vector_max, .. }: &Datagrams) -> Result<()
 fn loss(Loss { share, stream_repeat }: &Loss) -> Result<(), Refused> {
     within("loss.share", share, 0.0..=0.5)?;
     within("loss.stream_repeat", stream_repeat, REPEAT)
+}
+
+fn program(table: &str, program: &Program) -> Result<(), Refused> {
+    within(&format!("{table}.before"), &program.before, DELAY)?;
+    within(&format!("{table}.packet"), &program.packet, DELAY)?;
+    within(&format!("{table}.byte"), &program.byte, PER_BYTE)?;
+    within(&format!("{table}.reply"), &program.reply, DELAY)?;
+    whole(&format!("{table}.payload_max"), &program.payload_max, SEGMENT)
+}
+
+fn bypass(Bypass { request, result }: &Bypass) -> Result<(), Refused> {
+    within("af_xdp.request", request, DELAY)?;
+    within("af_xdp.result", result, DELAY)
+}
+
+/// A program needs its prices, a host to run on, and datagrams, which are all that it sees.
+fn runs_in(preset: &Preset) -> Result<(), Refused> {
+    let Some(nodes) = &preset.aggregation else { return Ok(()) };
+    if nodes.runs_in == RunsIn::Process {
+        return Ok(());
+    }
+    if preset.program().is_some() && nodes.on_hosts && preset.datagrams.is_some() {
+        return Ok(());
+    }
+    let allowed = "`process`, or a program with a table of its own, with `on_hosts = true` and a table `datagrams`";
+    Err(Refused::new("aggregation.runs_in", format!("`{:?}`", nodes.runs_in), allowed))
 }
 
 fn aggregation(nodes: &AggregationNodes) -> Result<(), Refused> {

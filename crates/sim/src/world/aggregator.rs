@@ -127,8 +127,14 @@ impl<D: Data> World<D> {
         // The engine forwards a result, but reads every byte of a contribution.
         let reduced = if is_request { header.payload_bytes() as u32 } else { 0 };
         let costs = &self.costs.node;
-        let cost = if way.is_local { costs.take_local } else { costs.take }.of(reduced);
-        let ready = self.node_takes(seen_at, id, cost) + self.costs.node.latency;
+        let program = costs.program_for(way.carrier, header.payload_bytes() as u32);
+        let (take, latency) = match program {
+            Some(program) => (program.take, Picos::ZERO),
+            None if way.is_local => (costs.take_local, costs.latency),
+            None => (costs.take, costs.latency),
+        };
+        let cost = take.of(reduced);
+        let ready = self.node_takes(seen_at, id, cost) + latency;
         self.node_handles(ready, id, port, frame, way.carrier);
         if is_result {
             self.resume_deferred(ready, id);
@@ -256,7 +262,11 @@ impl<D: Data> World<D> {
         };
         let packet = Packet { from: at, at, to, bytes, cargo };
         let costs = &self.costs.node;
-        let cost = if packet.is_local() { costs.reply_local } else { costs.reply }.of(bytes);
+        let cost = match costs.program_for(carrier, bytes) {
+            Some(program) => program.reply,
+            None if packet.is_local() => costs.reply_local.of(bytes),
+            None => costs.reply.of(bytes),
+        };
         let leaves_at = self.node_replies(ready, id, cost);
         self.events.schedule(leaves_at, Event::Emit(packet));
     }

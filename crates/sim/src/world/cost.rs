@@ -1,7 +1,9 @@
 //! The cost of actions in virtual time, from a preset's constants.
 
+use tributary_protocol::Carrier;
+
 use crate::engine::Picos;
-use crate::preset::Preset;
+use crate::preset::{Preset, Program};
 
 /// A cost that grows with length.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -89,11 +91,33 @@ pub(super) struct NodeCosts {
     pub(super) latency: Picos,
     pub(super) take: Linear,
     pub(super) reply: Linear,
+    /// A program that takes short segments of datagrams before the process wakes.
+    pub(super) program: Option<ProgramCosts>,
     /// Taking what comes through the memory of the node's own host, and replying that way.
     pub(super) take_local: Linear,
     pub(super) reply_local: Linear,
     /// Whether one thread takes packets and sends copies, as in a daemon.
     pub(super) has_one_thread: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ProgramCosts {
+    pub(super) take: Linear,
+    pub(super) reply: Picos,
+    pub(super) payload_max_bytes: u32,
+}
+
+impl ProgramCosts {
+    fn new(program: &Program) -> Self {
+        Self {
+            take: Linear::new(
+                program.before.value() + program.packet.value(),
+                program.byte.value(),
+            ),
+            reply: program.reply.span(),
+            payload_max_bytes: program.payload_max.bytes() as u32,
+        }
+    }
 }
 
 /// The machine that all hosts share.
@@ -144,6 +168,7 @@ impl Costs {
                 latency: nodes.latency.span(),
                 take: Linear::new(nodes.packet.value(), nodes.byte.value()),
                 reply: Linear::new(nodes.reply.value(), nodes.reply_byte.value()),
+                program: preset.program().map(ProgramCosts::new),
                 take_local: Linear::new(line_ns, nodes.byte.value()),
                 reply_local: Linear::new(line_ns, preset.memory.copy.value()),
                 has_one_thread: nodes.on_hosts,
@@ -193,12 +218,19 @@ impl MessageCosts {
 }
 
 impl NodeCosts {
+    /// The program, if it takes a datagram of so many bytes.
+    pub(super) fn program_for(&self, carrier: Carrier, bytes: u32) -> Option<&ProgramCosts> {
+        let program = self.program.as_ref()?;
+        (carrier != Carrier::Link && bytes <= program.payload_max_bytes).then_some(program)
+    }
+
     /// The costs in a system without aggregation nodes, which are never charged.
     fn nothing() -> Self {
         Self {
             latency: Picos::ZERO,
             take: Linear::new(0.0, 0.0),
             reply: Linear::new(0.0, 0.0),
+            program: None,
             take_local: Linear::new(0.0, 0.0),
             reply_local: Linear::new(0.0, 0.0),
             has_one_thread: false,

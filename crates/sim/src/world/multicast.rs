@@ -88,7 +88,8 @@ impl<D: Data> World<D> {
     /// How a group uses datagrams; none if it doesn't.
     fn terms_of(&self, group: GroupId) -> Option<DatagramTerms> {
         let has_multicast = self.groups[group.0 as usize].has_listeners();
-        self.datagrams.filter(|terms| terms.is_lossy || has_multicast)
+        let has_program = self.costs.node.program.is_some();
+        self.datagrams.filter(|terms| terms.is_lossy || has_multicast || has_program)
     }
 
     /// Lets a node's part of a group, just installed, use datagrams.
@@ -148,7 +149,10 @@ impl<D: Data> World<D> {
         let bytes = bytes as u32;
         let frame = self.frames.add(transmit.header.message, piece);
         let cargo = Cargo::Copy { group: group.0, node: 0, frame, is_last: true };
-        let leaves_at = self.node_replies(ready, id, self.costs.node.reply.of(bytes));
+        let costs = &self.costs.node;
+        let program = costs.program_for(Carrier::Multicast, bytes);
+        let cost = program.map_or_else(|| costs.reply.of(bytes), |program| program.reply);
+        let leaves_at = self.node_replies(ready, id, cost);
         let packet = Packet { from: at, at, to: at, bytes, cargo };
         self.events.schedule(leaves_at, Event::Emit(packet));
     }
