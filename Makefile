@@ -25,12 +25,7 @@ demo: build ## Run an MPI program with plain MPI and through the tree, side by s
 
 # One after the other: tests that watch processes are disturbed by compilers beside them.
 test: ## Run every test: style, Rust tests, MPI tests under both MPIs, Python tests, what is installed, lab tests
-	$(MAKE) --no-print-directory test-style
-	$(MAKE) --no-print-directory test-rust
-	$(MAKE) --no-print-directory test-mpi
-	$(MAKE) --no-print-directory test-python
-	$(MAKE) --no-print-directory test-install
-	$(MAKE) --no-print-directory test-lab
+	+@$(PYTHON) tools/parts.py test-style test-rust test-mpi test-python test-install test-lab
 
 # Crates whose files must not need each other in a circle. tools/structure.py reports those of others.
 FREE_OF_CIRCLES := af-xdp,algorithms,capi,charts,client,ebpf,figures,inter-host,kernel-path,mpi,protocol,protocol-testing,python,reduce,rendezvous,replay,report,settings,shm-collectives,topology,tuning,waits,workload
@@ -45,6 +40,8 @@ test-style: kernel-tools ## Check format, lints (warnings denied), links of the 
 	$(PYTHON) tools/links.py
 	$(PYTHON) tools/words.py
 	$(PYTHON) tools/structure.py --deny $(FREE_OF_CIRCLES) --long $(LONG_CRATES)
+	@echo "What each part of CI is to take on two idle cores:"
+	@$(PYTHON) tools/parts.py --planned
 
 test-rust: lab-tools kernel-tools ## Run unit, property, conformance and end-to-end tests, and the fuzz smoke
 	$(CARGO) test --workspace --locked

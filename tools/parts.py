@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Runs make targets one after the other, and says how long each took beside the time that is planned for it.
+
+    tools/parts.py test-style test-rust     runs both; ends with the first that fails
+    tools/parts.py --planned                prints what is planned
+
+Nothing fails by its time: a machine may be slower or busy. A part that takes much longer than planned on two idle cores is
+to be shortened, or its plan changed with a reason.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+
+# Seconds on two idle cores, on a fresh clone. `make demo` compiles the program, so that the parts behind it need not.
+PLANNED_S = {
+    "demo": 330, "test-style": 120, "test-rust": 420, "test-mpi": 660, "test-python": 90, "test-install": 60,
+    "test-lab": 780, "test-wheel": 240, "test-torch": 420,
+}
+
+
+def in_minutes(seconds):
+    return f"{seconds / 60:.1f} min"
+
+
+def planned():
+    """A line for each part, and their sum."""
+    lines = [f"{part:14} {in_minutes(seconds):>9}" for part, seconds in PLANNED_S.items()]
+    return "\n".join([*lines, f"{'all':14} {in_minutes(sum(PLANNED_S.values())):>9}"])
+
+
+def run(part, *variables):
+    """Runs a target; its exit code."""
+    began_at = time.monotonic()
+    code = subprocess.run([os.environ.get("MAKE", "make"), "--no-print-directory", part, *variables], check=False).returncode
+    outcome = "took" if code == 0 else "FAILED after"
+    plan = f", {in_minutes(PLANNED_S[part])} planned" if part in PLANNED_S else ""
+    print(f"{part} {outcome} {in_minutes(time.monotonic() - began_at)}{plan}", flush=True)
+    return code
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--planned", action="store_true", help="print what is planned, and run nothing")
+    parser.add_argument("parts", nargs="*", metavar="TARGET|NAME=VALUE", help="targets, and variables for all of them")
+    options = parser.parse_args()
+    if options.planned:
+        print(planned())
+        return 0
+    variables = [word for word in options.parts if "=" in word]
+    return next((code for part in options.parts if part not in variables and (code := run(part, *variables))), 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
