@@ -105,6 +105,7 @@ def absent(process, count, address):
     store = join(process, address)
     if process == 1:
         store.get("over")
+        store.set("has read", "")
         return
     handles = [dist._get_reconfigure_handle(), "tributary:nobody"]
     with pytest.raises(RuntimeError, match="ranks .1. did not come to the store"):
@@ -115,6 +116,8 @@ def absent(process, count, address):
     tensor = torch.ones(1)
     dist.all_reduce(tensor)
     assert tensor == 1 == dist.get_world_size()
+    # This process has the store.
+    store.get("has read")
 
 
 def test_a_rank_that_does_not_come_is_named():
