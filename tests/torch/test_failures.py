@@ -4,6 +4,7 @@ calls and in DDP. Method: ranks that are killed, or stay away."""
 import datetime
 import os
 import signal
+import threading
 import time
 
 import pytest
@@ -14,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 import ranks
 import tributary
 import tributary.torch  # noqa: F401  (registers the backend)
+from tributary._tributary import await_callbacks
 from tributary.torch import _roll
 
 
@@ -168,6 +170,31 @@ def dump(rank, size, address, go_on):
 
 def test_a_timeout_tells_who_did_not_come_and_the_last_operations(tmp_path):
     ranks.run(dump, 4, tmp_path / "go on")
+
+
+def end_while_telling(rank, size, address):
+    join(rank, size, address)
+    has_begun, has_told = threading.Event(), threading.Event()
+
+    def tell(*_):
+        has_begun.set()
+        time.sleep(0.5)
+        has_told.set()
+
+    group = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
+    group._watch._roll.tell = tell
+    group.abort()
+    work = dist.all_reduce(torch.ones(1), async_op=True)  # nobody waits for it
+    has_begun.wait()
+    # As when the process ends.
+    await_callbacks(60)
+    assert has_told.is_set()
+    del work
+
+
+def test_a_process_does_not_end_while_it_tells_why():
+    """The store's client is C++, in which a thread of Python's must not be when the interpreter ends."""
+    ranks.run(end_while_telling, 1)
 
 
 def test_a_roll_tells_who_was_in_which_operation():

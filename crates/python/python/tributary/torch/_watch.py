@@ -7,7 +7,7 @@ import time
 
 import torch.distributed as dist
 
-from .._tributary import AbortedError
+from .._tributary import AbortedError, call_beside
 
 # How often deadlines are looked at: a timeout is noticed so much later at most.
 LOOK_INTERVAL_S = 0.1
@@ -96,8 +96,9 @@ class Watch:
                     return
                 now = time.monotonic()
                 passed = [deadline for deadline in self._deadlines if deadline.at <= now]
+            # What takes longer goes on beside this thread, in whose middle the process may end.
             if passed:
-                self._give_up(passed)
+                call_beside(lambda: self._give_up(passed))
                 return
             if over:
                 self._look_whether_given_up(over)
@@ -107,7 +108,7 @@ class Watch:
         try:
             deadline.check()
         except AbortedError:
-            self.tell()
+            call_beside(self.tell)
         except Exception:
             pass  # told where it is waited for
 
