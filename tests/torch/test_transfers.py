@@ -14,7 +14,8 @@ import torch.distributed as dist
 import ranks
 import tributary
 import tributary.torch  # noqa: F401  (registers the backend)
-from tributary.torch import _links, _mesh
+from tributary._tributary import await_callbacks
+from tributary.torch import _links, _mesh, _transfers
 
 LIMIT_S = 3
 
@@ -119,6 +120,90 @@ def leave_behind_a_tensor(rank, size, address, leaves):
 def test_a_rank_that_leaves_takes_nothing_along_that_it_has_sent(leaves):
     """The other rank still reads on one of the two connections between them when the second one ends."""
     assert ranks.run(leave_behind_a_tensor, 2, leaves)[1] == "over"
+
+
+def confirm_late(rank, size, address):
+    join(rank, size, address)
+    if rank == 1:
+        tensor = torch.zeros(50_000)
+        dist.recv(tensor, 0)
+        assert (tensor == 1).all()
+        return
+    write, is_held, may_go = _links.Link.write, threading.Event(), threading.Event()
+
+    def hold(link):
+        # There is no room, as far as anybody can see.
+        if link._outbox and link._outbox[0][0][0] in (_links.GIVEN, _links.DATA) and not may_go.is_set():
+            is_held.set()
+        else:
+            write(link)
+
+    _links.Link.write = hold
+    work = dist.isend(torch.ones(50_000), 1)
+    is_held.wait()
+    time.sleep(0.2)
+    assert not work.is_completed()
+    may_go.set()
+    work.wait()
+
+
+def test_a_send_is_over_when_its_last_frame_is_with_the_system():
+    ranks.run(confirm_late, 2)
+
+
+def abort_late(rank, size, address):
+    join(rank, size, address)
+    tensor = torch.zeros(1)
+    dist.send(tensor, 1) if rank == 0 else dist.recv(tensor, 0)
+    if rank == 1:
+        # Rank 0 is not lost: nobody is to shrink the group by it.
+        with pytest.raises(tributary.AbortedError, match="was given up by rank 0"):
+            dist.recv(tensor, 0)
+        return "over"
+    beside = _transfers.call_beside
+
+    def call_late(action):
+        time.sleep(0.5)
+        beside(action)
+
+    _transfers.call_beside = call_late
+    own().set_timeout(datetime.timedelta(seconds=1))
+    with pytest.raises(dist.DistBackendError, match="timed out"):
+        dist.all_to_all(zeros(1, 1), zeros(1, 1))
+    # As when the process ends.
+    await_callbacks(60)
+    os._exit(0)
+
+
+def test_a_group_is_being_given_up_when_a_program_learns_of_a_timeout():
+    assert ranks.run(abort_late, 2)[1] == "over"
+
+
+def fail_inside(rank, size, address):
+    join(rank, size, address)
+
+    def fail():
+        time.sleep(0.5)
+        raise ZeroDivisionError
+
+    own()._transfers._mesh.post(fail)
+    with pytest.raises(tributary.RankLostError, match="transfers have failed"):
+        dist.recv(torch.zeros(1), 1 - rank)
+
+
+def test_no_transfer_waits_for_a_thread_that_has_failed():
+    ranks.run(fail_inside, 2)
+
+
+def greet_late(rank, size, address):
+    _mesh.GREETING_S = 0
+    join(rank, size, address)
+    tensor = torch.zeros(1)
+    dist.send(tensor, 1) if rank == 0 else dist.recv(tensor, 0)
+
+
+def test_a_rank_that_is_slow_to_say_who_it_is_is_not_turned_away():
+    ranks.run(greet_late, 2)
 
 
 def order(rank, size, address):

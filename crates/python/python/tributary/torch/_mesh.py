@@ -22,7 +22,7 @@ from ._links import ABORT, HELLO, LEAVE, GivenUpError, Link, LinkEndedError, Lin
 # A rank's secret, port and address, its process, and where that has the secret.
 CARD = struct.Struct("<16sH62sIQ")
 SECRET = struct.Struct("<QQ")
-# Callers that have not said who they are: how many there may be, and for how long.
+# Callers that have not said who they are: how many there may be, and for how long if there are so many.
 STRANGERS_MAX, GREETING_S = 64, 5
 # How long a group that is left waits until its last frames are with the system.
 LEAVE_S = 1
@@ -142,6 +142,9 @@ class Mesh:
                 self._has_left = True
             for rank in set(range(len(self._cards))) - {self._own}:
                 self._lose(rank, LinkLostError(f"this rank's transfers have failed: {error!r}"))
+            # What was begun meanwhile ends like the rest.
+            while self._posted:
+                self._posted.popleft()()
             raise
         finally:
             self._close()
@@ -183,6 +186,8 @@ class Mesh:
             self._selector.register(connection, selectors.EVENT_READ, link)
 
     def _turn_strangers_away(self):
+        if len(self._strangers) < STRANGERS_MAX:
+            return  # one of them may be a rank whose host is busy
         now = time.monotonic()
         for link, until in list(self._strangers.items()):
             if until < now:

@@ -222,8 +222,8 @@ class Transfers:
                 f"{send.batch.name} sends {length_of(send.tensor)} bytes, where rank {send.rank} of {self._label} is "
                 f"to get {wanted_bytes}"))
         elif kind == READ and not send.is_under_way:
-            self._mesh.put(send.rank, GIVEN, number=send.number)
-            self._finish_send(send)
+            send.is_under_way = True
+            self._mesh.put(send.rank, GIVEN, number=send.number, on_written=lambda: self._finish_send(send))
         elif kind == TAKE and not send.is_under_way:
             send.is_under_way = True
             self._mesh.put(send.rank, DATA, number=send.number, length=length_of(send.tensor),
@@ -311,9 +311,11 @@ class Transfers:
         """Ends what has taken too long. How long there is nothing to look at; None if nothing is outstanding."""
         now = time.monotonic()
         for batch in [batch for batch in self._batches if batch.deadline <= now]:
-            self._end(batch, TransferTimeout(self._describe(batch)))
+            error = TransferTimeout(self._describe(batch))
             if batch.is_collective:
+                # Under way before the program learns of it, and ends the process, maybe.
                 call_beside(self._abort)
+            self._end(batch, error)
         return max(0, min(batch.deadline for batch in self._batches) - now) if self._batches else None
 
 
