@@ -18,6 +18,7 @@ mod collective;
 pub mod model;
 pub mod network;
 mod phases;
+pub mod plan;
 pub mod prediction;
 mod radices;
 mod request;
@@ -27,7 +28,7 @@ pub mod step;
 
 pub use collective::{Collective, CollectiveKind};
 pub use radices::Radices;
-pub use request::{Algorithm, Order, Shape, Unsupported};
+pub use request::{Algorithm, Division, Order, Shape, Unsupported};
 pub use schedule::Schedule;
 pub use split::{Span, Split};
 pub use step::{Action, Buffer, Landing, Step};

@@ -2,8 +2,8 @@
 
 use arrayvec::ArrayVec;
 
-/// Most levels. With two blocks each they hold more ranks than a communicator has in practice.
-const LEVELS_MAX: usize = 16;
+/// Most levels: what pairs of the most hosts of a [plan](crate::plan::Plan) take.
+pub const LEVELS_MAX: usize = 12;
 
 /// The number of blocks in a group of each level, from the lowest, in which the blocks are single ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -13,7 +13,7 @@ pub struct Radices {
 }
 
 impl Radices {
-    /// Levels with these radices, the lowest first. None if there is none, or are more than 16, or one is not within 2 to
+    /// Levels with these radices, the lowest first. None if there is none, or are more than 12, or one is not within 2 to
     /// 255.
     #[must_use]
     pub fn new(radices: &[u32]) -> Option<Self> {
@@ -60,10 +60,6 @@ impl Radices {
     #[must_use]
     pub fn ranks_max(&self) -> u64 {
         self.iter().fold(1, |ranks: u64, radix| ranks.saturating_mul(radix.into()))
-    }
-
-    pub(crate) fn of_level(&self, level: u32) -> Option<u32> {
-        self.by_level.get(level as usize).copied().filter(|radix| *radix > 0).map(u32::from)
     }
 }
 
@@ -123,7 +119,7 @@ mod tests {
         assert_eq!(Radices::new(&[]), None);
         assert_eq!(Radices::new(&[2, 1]), None);
         assert_eq!(Radices::new(&[256]), None);
-        assert_eq!(Radices::new(&[2; 17]), None);
+        assert_eq!(Radices::new(&[2; 13]), None);
         assert_eq!(Radices::new(&[4, 3]).map(|radices| radices.ranks_max()), Some(12));
     }
 }

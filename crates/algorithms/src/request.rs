@@ -58,6 +58,15 @@ pub enum Algorithm {
     Dissemination,
 }
 
+/// How an exchange over a plan's levels divides a vector. Both fold in the plan's order, so they give the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Division {
+    /// Not at all: whole vectors go around, in the fewest crossings.
+    Whole,
+    /// By the groups: a reduce-scatter and an allgather, twice the crossings for fewer bytes.
+    Parts,
+}
+
 /// In which order operands may be combined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Order {
@@ -89,6 +98,14 @@ pub enum Unsupported {
     Combination {
         /// The algorithm.
         algorithm: Algorithm,
+        /// The collective.
+        collective: Collective,
+    },
+    /// An exchange over a plan's levels does not implement this collective.
+    #[error("an exchange over levels, divided as {division:?}, does not implement {collective:?}")]
+    Levels {
+        /// How the vector is divided.
+        division: Division,
         /// The collective.
         collective: Collective,
     },

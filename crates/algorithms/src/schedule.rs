@@ -1,14 +1,17 @@
 //! Schedules: sequences of phases, and the iteration over their steps.
 
+use alloc::sync::Arc;
+
 use arrayvec::ArrayVec;
 
 use crate::collective::Collective;
 use crate::phases::{
-    Blocks, Cyclic, CyclicKind, Exchange, Flat, FlatKind, Halving, HalvingKind, Hop, Levels, Phase,
-    Place, Ring, RingKind, Slot, Tree, TreeKind,
+    Blocks, Cyclic, CyclicKind, Exchange, Flat, FlatKind, Halving, HalvingKind, Hop, Levels,
+    LevelsKind, Phase, Place, Ring, RingKind, Slot, Tree, TreeKind,
 };
+use crate::plan::Plan;
 use crate::radices::Radices;
-use crate::request::{Algorithm, Order, Shape, Unsupported};
+use crate::request::{Algorithm, Division, Order, Shape, Unsupported};
 use crate::step::{Action, Step};
 
 /// Most phases any schedule has.
@@ -46,26 +49,40 @@ impl Schedule {
         shape: Shape,
         rank: u32,
     ) -> Result<Self, Unsupported> {
-        let ranks = shape.ranks;
-        for rank in [Some(rank), collective.root()].into_iter().flatten() {
-            if rank >= ranks {
-                return Err(Unsupported::NoSuchRank { rank, ranks });
-            }
-        }
-        let is_barrier = collective == Collective::Barrier;
-        let elements = if is_barrier { 0 } else { shape.elements };
-        let place = Place { rank, ranks, elements };
+        let place = place(collective, shape.ranks, shape.elements, rank)?;
         let phases = phases(algorithm, collective, shape, rank)?;
-        Ok(Self {
+        Ok(Self::of(phases, place, collective))
+    }
+
+    /// What `rank` does in an exchange over the levels of a plan, whose hosts are the ranks. It combines in the plan's
+    /// order.
+    ///
+    /// # Errors
+    /// [`Unsupported`] where there is no such form; the same at every rank.
+    pub fn over_levels(
+        plan: &Arc<Plan>,
+        division: Division,
+        collective: Collective,
+        elements: u64,
+        rank: u32,
+    ) -> Result<Self, Unsupported> {
+        let place = place(collective, plan.hosts(), elements, rank)?;
+        let phases = over_levels(plan, division, collective);
+        let phases = phases.ok_or(Unsupported::Levels { division, collective })?;
+        Ok(Self::of(phases, place, collective))
+    }
+
+    fn of(phases: Phases, place: Place, collective: Collective) -> Self {
+        Self {
             place,
             phases,
-            is_barrier,
+            is_barrier: collective == Collective::Barrier,
             phase: 0,
             round: 0,
             index: 0,
             rounds: 0,
             has_steps: false,
-        })
+        }
     }
 
     /// Whether some step of this rank may use [`Buffer::Aside`](crate::Buffer::Aside).
@@ -117,6 +134,21 @@ impl Iterator for Schedule {
 
 impl core::iter::FusedIterator for Schedule {}
 
+fn place(
+    collective: Collective,
+    ranks: u32,
+    elements: u64,
+    rank: u32,
+) -> Result<Place, Unsupported> {
+    for rank in [Some(rank), collective.root()].into_iter().flatten() {
+        if rank >= ranks {
+            return Err(Unsupported::NoSuchRank { rank, ranks });
+        }
+    }
+    let elements = if collective == Collective::Barrier { 0 } else { elements };
+    Ok(Place { rank, ranks, elements })
+}
+
 /// The phases of an algorithm's form of a collective, for one rank.
 fn phases(
     algorithm: Algorithm,
@@ -130,7 +162,7 @@ fn phases(
     let made = match algorithm {
         Algorithm::RecursiveDoubling => exchange(collective, 2, shape.ranks, rank)?,
         Algorithm::RecursiveKing { radix } => exchange(collective, radix, shape.ranks, rank)?,
-        Algorithm::MixedRadix { radices } => levels(collective, radices, shape.ranks)?,
+        Algorithm::MixedRadix { radices } => mixed_radix(collective, radices, shape.ranks)?,
         Algorithm::Rabenseifner => rabenseifner(collective, shape.ranks, rank),
         Algorithm::Ring => ring(collective, shape.ranks),
         Algorithm::Binomial => tree(collective, 2, shape)?,
@@ -172,20 +204,27 @@ fn exchange(
     })
 }
 
-fn levels(
+fn over_levels(plan: &Arc<Plan>, division: Division, collective: Collective) -> Option<Phases> {
+    let levels = |kind| Phase::Levels(Levels { plan: Arc::clone(plan), kind });
+    match (division, collective) {
+        (
+            Division::Whole,
+            Collective::Allreduce | Collective::Barrier | Collective::ReduceScatter,
+        ) => list([levels(LevelsKind::Whole)]),
+        (Division::Parts, Collective::Allreduce) => {
+            list([LevelsKind::ReduceScatter, LevelsKind::Allgather].map(levels))
+        }
+        _ => None,
+    }
+}
+
+fn mixed_radix(
     collective: Collective,
     radices: Radices,
     ranks: u32,
 ) -> Result<Option<Phases>, Unsupported> {
-    if radices.ranks_max() < ranks.into() {
-        return Err(Unsupported::Room { radices, ranks });
-    }
-    Ok(match collective {
-        Collective::Allreduce | Collective::Barrier | Collective::ReduceScatter => {
-            list([Phase::Levels(Levels { radices })])
-        }
-        _ => None,
-    })
+    let plan = Plan::even(ranks, radices).ok_or(Unsupported::Room { radices, ranks })?;
+    Ok(over_levels(&Arc::new(plan), Division::Whole, collective))
 }
 
 /// Reduces to a block's representative before the exchange, and broadcasts in the block after it.

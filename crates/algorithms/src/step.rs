@@ -23,7 +23,8 @@
 //! All steps of one [`Step::round`], under the rules above. A round's sends come first and don't depend
 //! on its receives. Its receives can all be in progress at once; only their landings keep their order
 //! where their spans overlap. A send may also continue through later rounds, until a step changes its
-//! span; only in recursive doubling and k-ing does that happen in the same round. A round's sends may
+//! span; only in recursive doubling, in k-ing and in exchanges over levels does that happen in the same
+//! round. A round's sends may
 //! depend on every receive of earlier rounds. Round numbers are local: equal numbers at two ranks have
 //! no relation.
 

@@ -2,6 +2,7 @@
 //! every root, odd lengths, both orders, and an order of delivery that depends on a seed.
 
 mod common;
+mod levels;
 
 use common::{Team, Term};
 use tributary_algorithms::{
@@ -236,42 +237,13 @@ fn no_rank_leaves_a_barrier_before_all_have_entered() {
                 .collect();
             let Ok(schedules) = schedules else { continue };
             checked += 1;
-            for knowledge in spread_knowledge(schedules) {
+            for knowledge in common::spread_knowledge(schedules) {
                 assert_eq!(knowledge, (1 << ranks) - 1, "{algorithm:?} {ranks}");
             }
         }
     }
     // All but Rabenseifner and the ring.
     assert_eq!(checked, (algorithms().len() as u32 - 2) * RANKS_MAX);
-}
-
-fn spread_knowledge(schedules: Vec<Schedule>) -> Vec<u32> {
-    let ranks = schedules.len();
-    let mut known: Vec<u32> = (0..ranks).map(|rank| 1 << rank).collect();
-    let mut wires = vec![std::collections::VecDeque::new(); ranks * ranks];
-    let mut schedules: Vec<_> = schedules.into_iter().map(Iterator::peekable).collect();
-    let mut has_moved = true;
-    while std::mem::take(&mut has_moved) {
-        for rank in (0..ranks).rev() {
-            while let Some(step) = schedules[rank].peek() {
-                match step.action {
-                    Action::Send { to, .. } => {
-                        wires[rank * ranks + to as usize].push_back(known[rank]);
-                    }
-                    Action::Receive { from, .. } => {
-                        let wire = &mut wires[from as usize * ranks + rank];
-                        let Some(theirs) = wire.pop_front() else { break };
-                        known[rank] |= theirs;
-                    }
-                    Action::Fold { .. } => {}
-                }
-                schedules[rank].next();
-                has_moved = true;
-            }
-        }
-    }
-    assert!(schedules.iter_mut().all(|schedule| schedule.peek().is_none()), "a barrier hangs");
-    known
 }
 
 /// The rules about rounds that executors rely on.

@@ -1,82 +1,167 @@
-//! Levels of groups: within each group all exchange whole vectors, and each folds them all.
-//!
-//! The ranks are cut into as many blocks as the highest level's radix says, each block into as many as the next lower
-//! one says, and so on. At each level, from the lowest up, the blocks within one block are a group: each rank of a block
-//! has the block's result, and needs those of the other blocks of the group. It gets them from the rank with its own
-//! number within the block; where a block is smaller, from the one with that number modulo the block's size.
+//! Mixed-radix exchanges: the members of a plan's groups exchange what they hold, level by level.
+
+use alloc::sync::Arc;
+
+use arrayvec::ArrayVec;
 
 use super::flat::fold_slot;
-use super::slot::{Place, Slot, send};
-use crate::radices::Radices;
+use super::slot::{Place, Slot, receive, send};
+use crate::plan::{LEVELS_MAX, Plan, Seat};
 use crate::split::{Span, Split};
+use crate::step::Landing;
 
-/// One phase among all ranks. No fewer ranks than there are have room in the radices.
-#[derive(Clone, Copy, Debug)]
+/// What the phase does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LevelsKind {
+    /// Every host ends with the whole vector, reduced.
+    Whole,
+    /// The members of a group divide the part that they hold: the owners end with their parts, reduced.
+    ReduceScatter,
+    /// From the owners' parts to the whole vector at every host.
+    Allgather,
+}
+
+/// One phase among all hosts of a plan.
+#[derive(Clone, Debug)]
 pub(crate) struct Levels {
-    pub(crate) radices: Radices,
-}
-
-/// A group of a level: neighbouring blocks of ranks, whose sizes differ by one at most.
-struct Group {
-    first: u64,
-    split: Split,
-    blocks: u32,
-}
-
-impl Group {
-    fn within(ranks: Span, radix: u32) -> Self {
-        let blocks = ranks.elements.min(radix.into());
-        Self {
-            first: ranks.first,
-            split: Split::new(ranks.elements, blocks),
-            blocks: blocks as u32,
-        }
-    }
-
-    fn block_of(&self, rank: u32) -> u32 {
-        self.split.part_of(u64::from(rank) - self.first) as u32
-    }
-
-    fn block(&self, block: u32) -> Span {
-        let part = self.split.part(block.into());
-        Span { first: self.first + part.first, elements: part.elements }
-    }
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) kind: LevelsKind,
 }
 
 impl Levels {
-    pub(crate) fn slot(&self, place: &Place, round: u32, index: u32) -> Slot {
-        let Some(group) = self.group(place, round) else { return Slot::End };
-        let own = group.block_of(place.rank);
-        let block = group.block(own);
-        let number = u64::from(place.rank) - block.first;
-        let others = group.blocks - 1;
-        // To each other block first, beginning with the next, so that no rank receives from all at once. A block that is
-        // larger by one has two ranks that need this one's.
-        if index < 2 * others {
-            let other = group.block((own + 1 + index / 2) % group.blocks);
-            let to = number + u64::from(index % 2) * block.elements;
-            let is_there = to < other.elements;
-            let to = (other.first + to) as u32;
-            return if is_there { send(to, place.whole()) } else { Slot::Nothing };
-        }
-        let member = index - 2 * others;
-        if member == group.blocks {
-            return Slot::EndOfRound;
-        }
-        let from = group.block(member);
-        let peer = (from.first + number % from.elements) as u32;
-        fold_slot(peer, member, own, place.whole())
+    /// Whether this host folds more than one operand that precedes its own.
+    pub(crate) fn needs_aside(&self, place: &Place) -> bool {
+        self.kind != LevelsKind::Allgather
+            && (0..self.plan.levels()).any(|level| self.plan.seat(level, place.rank).own >= 2)
     }
 
-    /// The group of this rank at a level, from 0, the lowest.
-    fn group(&self, place: &Place, level: u32) -> Option<Group> {
-        let radix = self.radices.of_level(level)?;
-        let above = (level + 1..).map_while(|above| self.radices.of_level(above)).count() as u32;
-        let ranks = (0..above).fold(Span::between(0, place.ranks.into()), |ranks, down| {
-            let radix = self.radices.of_level(level + above - down).unwrap_or(1);
-            let group = Group::within(ranks, radix);
-            group.block(group.block_of(place.rank))
-        });
-        Some(Group::within(ranks, radix))
+    pub(crate) fn slot(&self, place: &Place, round: u32, index: u32) -> Slot {
+        let levels = self.plan.levels();
+        let round = round as usize;
+        if round >= levels {
+            return Slot::End;
+        }
+        match self.kind {
+            LevelsKind::Whole => self.whole_slot(place, round, index),
+            LevelsKind::ReduceScatter => self
+                .share(place, round)
+                .map_or(Slot::End, |share| self.reduce_slot(place, &share, index)),
+            LevelsKind::Allgather => self
+                .share(place, levels - 1 - round)
+                .map_or(Slot::EndOfRound, |share| self.gather_slot(&share, index)),
+        }
     }
+
+    fn whole_slot(&self, place: &Place, level: usize, index: u32) -> Slot {
+        let seat = self.plan.seat(level, place.rank);
+        // A host of a small member stands in for those that it lacks: it sends to several of a larger one.
+        let copies = seat.longest.div_ceil(seat.hosts);
+        let sends = (seat.members - 1) * copies;
+        if index < sends {
+            let (first, hosts) = self.member(level, &seat, after_own(&seat, index / copies));
+            let position = seat.position + index % copies * seat.hosts;
+            return if position < hosts {
+                send(first + position, place.whole())
+            } else {
+                Slot::Nothing
+            };
+        }
+        let member = index - sends;
+        if member == seat.members {
+            return Slot::EndOfRound;
+        }
+        let (first, hosts) = self.member(level, &seat, member);
+        fold_slot(first + seat.position % hosts, member, seat.own, place.whole())
+    }
+
+    fn reduce_slot(&self, place: &Place, share: &Share, index: u32) -> Slot {
+        let Share { seat, owners, .. } = share;
+        let sends = seat.members - 1;
+        if index < sends {
+            let member = after_own(seat, index);
+            return if member < *owners {
+                send(self.peer(share, member), share.part(member))
+            } else {
+                Slot::Nothing
+            };
+        }
+        let member = index - sends;
+        if member == seat.members || seat.own >= *owners {
+            return Slot::EndOfRound;
+        }
+        debug_assert!(place.rank == self.peer(share, seat.own));
+        fold_slot(self.peer(share, member), member, seat.own, share.part(seat.own))
+    }
+
+    fn gather_slot(&self, share: &Share, index: u32) -> Slot {
+        let Share { seat, owners, .. } = share;
+        let sends = seat.members - 1;
+        if index < sends {
+            let member = after_own(seat, index);
+            return if seat.own < *owners {
+                send(self.peer(share, member), share.part(seat.own))
+            } else {
+                Slot::Nothing
+            };
+        }
+        match index - sends {
+            member if member >= *owners => Slot::EndOfRound,
+            member if member == seat.own => Slot::Nothing,
+            member => receive(self.peer(share, member), share.part(member), Landing::Store),
+        }
+    }
+
+    fn member(&self, level: usize, seat: &Seat, member: u32) -> (u32, u32) {
+        self.plan.member(level, seat.first_member + member)
+    }
+
+    /// The host of another member that holds the same part.
+    fn peer(&self, share: &Share, member: u32) -> u32 {
+        let Share { seat, places, .. } = share;
+        self.plan.host_at(places.len(), seat.first_member + member, places)
+    }
+
+    /// What this host divides with its group at a level; none if it owns nothing there.
+    fn share(&self, place: &Place, level: usize) -> Option<Share> {
+        let mut places = ArrayVec::new();
+        let mut span = place.whole();
+        for below in 0..level {
+            let (own, owners) =
+                (self.plan.seat(below, place.rank).own, self.plan.members_min(below));
+            if own >= owners {
+                return None;
+            }
+            span = part(span, owners, own);
+            places.push(own);
+        }
+        let seat = self.plan.seat(level, place.rank);
+        Some(Share { seat, owners: self.plan.members_min(level), places, span })
+    }
+}
+
+/// What a host divides with its group at a level.
+struct Share {
+    seat: Seat,
+    /// The first so many members of each group own a part: as many as the smallest group has.
+    owners: u32,
+    /// The host's places at the levels below, which are those of all that hold the same part.
+    places: ArrayVec<u32, LEVELS_MAX>,
+    span: Span,
+}
+
+impl Share {
+    fn part(&self, member: u32) -> Span {
+        part(self.span, self.owners, member)
+    }
+}
+
+fn part(span: Span, parts: u32, index: u32) -> Span {
+    let part = Split::new(span.elements, u64::from(parts)).part(u64::from(index));
+    Span { first: span.first + part.first, ..part }
+}
+
+/// The members behind a host's own, cyclically: each is sent to first by another, so that none receives from all at
+/// once.
+fn after_own(seat: &Seat, index: u32) -> u32 {
+    (seat.own + 1 + index) % seat.members
 }

@@ -18,13 +18,13 @@ pub(crate) use cyclic::{Cyclic, CyclicKind};
 pub(crate) use exchange::Exchange;
 pub(crate) use flat::{Flat, FlatKind, Hop};
 pub(crate) use halving::{Halving, HalvingKind};
-pub(crate) use levels::Levels;
+pub(crate) use levels::{Levels, LevelsKind};
 pub(crate) use ring::{Ring, RingKind};
 pub(crate) use slot::{Place, Slot};
 pub(crate) use tree::{Tree, TreeKind};
 
 /// One phase of a schedule.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Phase {
     Flat(Flat),
     Hop(Hop),
@@ -45,7 +45,7 @@ impl Phase {
                 *root == place.rank && root - first >= 2
             }
             Self::Exchange(Exchange { radix, .. }) => *radix > 2,
-            Self::Levels(Levels { radices }) => radices.iter().any(|radix| radix > 2),
+            Self::Levels(phase) => phase.needs_aside(place),
             _ => false,
         }
     }

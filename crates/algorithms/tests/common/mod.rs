@@ -17,7 +17,7 @@ impl Term {
         Self(format!("{rank}.{element}"))
     }
 
-    fn with(&self, right: &Self) -> Self {
+    pub(crate) fn with(&self, right: &Self) -> Self {
         Self(format!("({} {})", self.0, right.0))
     }
 
@@ -52,20 +52,26 @@ impl Team {
         shape: Shape,
         seed: u64,
     ) -> Self {
-        let ranks = shape.ranks as usize;
-        let rank = |rank: u32| {
-            let schedule = Schedule::new(algorithm, collective, shape, rank).expect("a schedule");
-            let aside = if schedule.needs_aside() { shape.elements } else { 0 };
+        let schedule =
+            |rank| Schedule::new(algorithm, collective, shape, rank).expect("a schedule");
+        Self::of((0..shape.ranks).map(schedule).collect(), shape.elements, seed)
+    }
+
+    /// Ranks that walk these schedules.
+    pub(crate) fn of(schedules: Vec<Schedule>, elements: u64, seed: u64) -> Self {
+        let ranks = schedules.len();
+        let rank = |(rank, schedule): (usize, Schedule)| {
+            let aside = if schedule.needs_aside() { elements } else { 0 };
             Rank {
                 schedule: schedule.peekable(),
-                vector: (0..shape.elements).map(|element| Term::leaf(rank, element)).collect(),
+                vector: (0..elements).map(|element| Term::leaf(rank as u32, element)).collect(),
                 aside: vec![Term("nothing".to_owned()); aside as usize],
                 unsent: VecDeque::new(),
                 messages: 0,
             }
         };
         Self {
-            ranks: (0..shape.ranks).map(rank).collect(),
+            ranks: schedules.into_iter().enumerate().map(rank).collect(),
             wires: vec![vec![VecDeque::new(); ranks]; ranks],
             random: Pcg64Mcg::seed_from_u64(seed),
         }
@@ -154,4 +160,34 @@ fn land(target: &mut [Term], data: &[Term], landing: Landing) {
             Landing::FoldAsRight => target.with(arrived),
         };
     }
+}
+
+/// What each rank knows of at the end, as a set of ranks. Messages carry what their sender knows of.
+pub(crate) fn spread_knowledge(schedules: Vec<Schedule>) -> Vec<u32> {
+    let ranks = schedules.len();
+    let mut known: Vec<u32> = (0..ranks).map(|rank| 1 << rank).collect();
+    let mut wires = vec![VecDeque::new(); ranks * ranks];
+    let mut schedules: Vec<_> = schedules.into_iter().map(Iterator::peekable).collect();
+    let mut has_moved = true;
+    while std::mem::take(&mut has_moved) {
+        for rank in (0..ranks).rev() {
+            while let Some(step) = schedules[rank].peek() {
+                match step.action {
+                    Action::Send { to, .. } => {
+                        wires[rank * ranks + to as usize].push_back(known[rank]);
+                    }
+                    Action::Receive { from, .. } => {
+                        let wire = &mut wires[from as usize * ranks + rank];
+                        let Some(theirs) = wire.pop_front() else { break };
+                        known[rank] |= theirs;
+                    }
+                    Action::Fold { .. } => {}
+                }
+                schedules[rank].next();
+                has_moved = true;
+            }
+        }
+    }
+    assert!(schedules.iter_mut().all(|schedule| schedule.peek().is_none()), "a barrier hangs");
+    known
 }

@@ -1,0 +1,306 @@
+//! Plans: how hosts are divided into groups, level by level, and the order that follows from it.
+//!
+//! Owns the division and its arithmetic. Must not know what carries a contribution, or what a crossing costs.
+
+use alloc::vec::Vec;
+
+pub use crate::radices::LEVELS_MAX;
+use crate::radices::Radices;
+use crate::split::Split;
+
+/// Most hosts of a plan.
+pub const HOSTS_MAX: u32 = 4096;
+
+/// Hosts, numbered in the plan's order, divided into groups of neighbours, level by level.
+///
+/// At the first level a group's members are hosts, and at each further one groups of the level before. All hosts of a
+/// member hold what the member is worth. A reduction folds in **the plan's order**: the members of a group from the
+/// first to the last, whatever carries them and whoever folds them. So equal plans give equal bits.
+///
+/// Groups of a level may differ in size. Each host of a member gets the contribution of each other member of the group
+/// from one host of that member: the one at its own position, modulo how many hosts the other member has.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Plan {
+    hosts: u32,
+    levels: Vec<Level>,
+}
+
+/// One level: its groups lie one behind the other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Level {
+    groups: Vec<Group>,
+    /// How many members the smallest group has.
+    members_min: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Group {
+    /// Its first member, counted over all groups of the level.
+    first_member: u32,
+    members: u32,
+    first_host: u32,
+    hosts: u32,
+    /// How many hosts its largest member has.
+    longest: u32,
+}
+
+/// Where a host belongs at one level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seat {
+    /// The group's first member, counted over all groups of the level.
+    pub(crate) first_member: u32,
+    /// How many members the group has.
+    pub(crate) members: u32,
+    /// Which of them the host belongs to.
+    pub(crate) own: u32,
+    /// The host's position in its member, and how many hosts that has.
+    pub(crate) position: u32,
+    pub(crate) hosts: u32,
+    /// How many hosts the largest member of the group has.
+    pub(crate) longest: u32,
+}
+
+/// Why levels are no plan: a mistake of the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoPlan {
+    /// More hosts than a plan has.
+    #[error("{hosts} hosts; a plan has 1 to {HOSTS_MAX}")]
+    Hosts {
+        /// How many.
+        hosts: u32,
+    },
+    /// More levels than a plan has.
+    #[error("{levels} levels; a plan has at most {LEVELS_MAX}")]
+    Levels {
+        /// How many.
+        levels: usize,
+    },
+    /// A group without members.
+    #[error("level {level} has a group without members")]
+    EmptyGroup {
+        /// The level, from the hosts on.
+        level: usize,
+    },
+    /// The groups of a level do not have as many members as there are.
+    #[error("the groups of level {level} have {members} members of {there_are}")]
+    Members {
+        /// The level, from the hosts on.
+        level: usize,
+        /// How many its groups have.
+        members: u64,
+        /// How many there are.
+        there_are: u32,
+    },
+    /// A level at which nobody meets anybody: it would cost a crossing for nothing.
+    #[error("every group of level {level} has a single member")]
+    Idle {
+        /// The level, from the hosts on.
+        level: usize,
+    },
+    /// The last level has more groups than one.
+    #[error("{groups} groups are left after the last level")]
+    Apart {
+        /// How many.
+        groups: usize,
+    },
+}
+
+impl Plan {
+    /// A plan of `hosts` hosts: for each level, from the hosts on, how many members each of its groups has. One host
+    /// needs no level.
+    ///
+    /// # Errors
+    /// [`NoPlan`] where the levels do not fit together, or one of them serves nothing.
+    pub fn new(hosts: u32, levels: &[Vec<u32>]) -> Result<Self, NoPlan> {
+        if hosts == 0 || hosts > HOSTS_MAX {
+            return Err(NoPlan::Hosts { hosts });
+        }
+        if levels.len() > LEVELS_MAX {
+            return Err(NoPlan::Levels { levels: levels.len() });
+        }
+        let mut made: Vec<Level> = Vec::with_capacity(levels.len());
+        for (level, sizes) in levels.iter().enumerate() {
+            let there_are = made.last().map_or(hosts, |below| below.groups.len() as u32);
+            check_level(level, sizes, there_are)?;
+            let next = Level::above(made.last(), sizes);
+            made.push(next);
+        }
+        match made.last().map_or(hosts as usize, |last| last.groups.len()) {
+            1 => Ok(Self { hosts, levels: made }),
+            groups => Err(NoPlan::Apart { groups }),
+        }
+    }
+
+    /// A plan whose groups have at most as many members as the radices say, and differ in size by one at most. None if
+    /// there are more hosts than the radices have room for, or than a plan has.
+    #[must_use]
+    pub fn even(hosts: u32, radices: Radices) -> Option<Self> {
+        let mut levels = Vec::new();
+        let mut left = hosts;
+        for radix in radices.iter().take_while(|_| hosts <= HOSTS_MAX) {
+            if left > 1 {
+                levels.push(even_groups(left, radix).collect());
+                left = left.div_ceil(radix);
+            }
+        }
+        Self::new(hosts, &levels).ok()
+    }
+
+    /// How many hosts it has.
+    #[must_use]
+    pub fn hosts(&self) -> u32 {
+        self.hosts
+    }
+
+    /// How many levels it has.
+    #[must_use]
+    pub fn levels(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// How many members each group of a level has, in order.
+    ///
+    /// # Panics
+    /// If there is no such level.
+    pub fn group_sizes(&self, level: usize) -> impl Iterator<Item = u32> {
+        self.levels[level].groups.iter().map(|group| group.members)
+    }
+
+    /// How many members the largest group of a level has.
+    ///
+    /// # Panics
+    /// If there is no such level.
+    #[must_use]
+    pub fn members_max(&self, level: usize) -> u32 {
+        self.group_sizes(level).max().expect("a level has a group")
+    }
+
+    /// How many members the smallest group of a level has: so many of each own a part of a vector that is divided.
+    pub(crate) fn members_min(&self, level: usize) -> u32 {
+        self.levels[level].members_min
+    }
+
+    /// Where a host belongs at a level.
+    pub(crate) fn seat(&self, level: usize, host: u32) -> Seat {
+        let groups = &self.levels[level].groups;
+        let behind = groups.partition_point(|group| group.first_host <= host);
+        let group = groups[behind - 1];
+        let member = self.member_of(level, host);
+        let (first, hosts) = self.member(level, member);
+        Seat {
+            first_member: group.first_member,
+            members: group.members,
+            own: member - group.first_member,
+            position: host - first,
+            hosts,
+            longest: group.longest,
+        }
+    }
+
+    /// The first host of a level's member, and how many it has.
+    pub(crate) fn member(&self, level: usize, member: u32) -> (u32, u32) {
+        match level.checked_sub(1) {
+            None => (member, 1),
+            Some(below) => {
+                let group = self.levels[below].groups[member as usize];
+                (group.first_host, group.hosts)
+            }
+        }
+    }
+
+    /// The host of a level's member that has these places in its groups, from the first level on.
+    pub(crate) fn host_at(&self, level: usize, member: u32, places: &[u32]) -> u32 {
+        (0..level).rev().fold(member, |member, below| {
+            self.levels[below].groups[member as usize].first_member + places[below]
+        })
+    }
+
+    fn member_of(&self, level: usize, host: u32) -> u32 {
+        level.checked_sub(1).map_or(host, |below| {
+            let groups = &self.levels[below].groups;
+            groups.partition_point(|group| group.first_host <= host) as u32 - 1
+        })
+    }
+}
+
+/// As few groups as there can be of at most `radix` members.
+pub(crate) fn even_groups(members: u32, radix: u32) -> impl Iterator<Item = u32> {
+    let groups = u64::from(members.div_ceil(radix));
+    let split = Split::new(u64::from(members), groups);
+    (0..groups).map(move |group| split.part(group).elements as u32)
+}
+
+fn check_level(level: usize, sizes: &[u32], there_are: u32) -> Result<(), NoPlan> {
+    if sizes.contains(&0) {
+        return Err(NoPlan::EmptyGroup { level });
+    }
+    let members = sizes.iter().map(|size| u64::from(*size)).sum();
+    if members != u64::from(there_are) {
+        return Err(NoPlan::Members { level, members, there_are });
+    }
+    if sizes.iter().all(|size| *size == 1) {
+        return Err(NoPlan::Idle { level });
+    }
+    Ok(())
+}
+
+impl Level {
+    /// The level whose groups have so many members each, of the groups `below`, or of hosts.
+    fn above(below: Option<&Self>, sizes: &[u32]) -> Self {
+        let hosts_of = |member: u32| below.map_or(1, |below| below.groups[member as usize].hosts);
+        let (mut first_member, mut first_host) = (0, 0);
+        let mut groups = Vec::with_capacity(sizes.len());
+        for &members in sizes {
+            let of_members = (first_member..first_member + members).map(hosts_of);
+            let hosts = of_members.clone().sum();
+            let longest = of_members.max().unwrap_or(0);
+            groups.push(Group { first_member, members, first_host, hosts, longest });
+            first_member += members;
+            first_host += hosts;
+        }
+        Self { groups, members_min: sizes.iter().copied().min().unwrap_or(0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    #[test]
+    fn levels_that_do_not_fit_are_refused() {
+        let refusal = |hosts, levels: &[Vec<u32>]| Plan::new(hosts, levels).expect_err("refused");
+        assert_eq!(refusal(0, &[]), NoPlan::Hosts { hosts: 0 });
+        assert_eq!(refusal(HOSTS_MAX + 1, &[]), NoPlan::Hosts { hosts: HOSTS_MAX + 1 });
+        assert_eq!(refusal(1, &vec![vec![1]; LEVELS_MAX + 1]), NoPlan::Levels { levels: 13 });
+        assert_eq!(refusal(2, &[vec![2, 0]]), NoPlan::EmptyGroup { level: 0 });
+        let members = NoPlan::Members { level: 1, members: 3, there_are: 2 };
+        assert_eq!(refusal(4, &[vec![2, 2], vec![3]]), members);
+        let members = NoPlan::Members { level: 0, members: 2 * u64::from(u32::MAX), there_are: 4 };
+        assert_eq!(refusal(4, &[vec![u32::MAX, u32::MAX]]), members);
+        assert_eq!(refusal(2, &[vec![1, 1], vec![2]]), NoPlan::Idle { level: 0 });
+        assert_eq!(refusal(4, &[vec![2, 2]]), NoPlan::Apart { groups: 2 });
+        assert_eq!(refusal(2, &[]), NoPlan::Apart { groups: 2 });
+        assert!(Plan::new(1, &[]).is_ok());
+    }
+
+    #[test]
+    fn a_host_knows_its_seat_in_uneven_groups() {
+        let plan = Plan::new(6, &[vec![3, 1, 2], vec![2, 1], vec![2]]).expect("a plan");
+        let seat = |level, host| {
+            let seat = plan.seat(level, host);
+            (seat.first_member, seat.members, seat.own, seat.position, seat.hosts)
+        };
+        assert_eq!(seat(0, 5), (4, 2, 1, 0, 1));
+        assert_eq!(seat(1, 2), (0, 2, 0, 2, 3));
+        assert_eq!(seat(1, 3), (0, 2, 1, 0, 1));
+        assert_eq!(seat(1, 4), (2, 1, 0, 0, 2));
+        assert_eq!(seat(2, 3), (0, 2, 0, 3, 4));
+        assert_eq!(seat(2, 5), (0, 2, 1, 1, 2));
+        assert_eq!(plan.host_at(2, 1, &[1, 0]), 5);
+        assert_eq!(plan.members_min(0), 1);
+        assert_eq!(plan.members_max(0), 3);
+    }
+}
