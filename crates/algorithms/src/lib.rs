@@ -14,18 +14,22 @@
 
 extern crate alloc;
 
+mod carrier;
 mod collective;
 pub mod model;
 pub mod network;
 mod phases;
 pub mod plan;
+pub mod planner;
 pub mod prediction;
+mod prices;
 mod radices;
 mod request;
 mod schedule;
 mod split;
 pub mod step;
 
+pub use carrier::{Carrier, DatagramPrices};
 pub use collective::{Collective, CollectiveKind};
 pub use radices::Radices;
 pub use request::{Algorithm, Division, Order, Shape, Unsupported};

@@ -181,6 +181,16 @@ impl Plan {
         self.levels[level].members_min
     }
 
+    /// To how many hosts of another member a host sends at a level, at most: it stands in for those that its own lacks.
+    pub(crate) fn copies_max(&self, level: usize) -> u32 {
+        let of_group = |group: &Group| {
+            let members = group.first_member..group.first_member + group.members;
+            let shortest = members.map(|member| self.member(level, member).1).min().unwrap_or(1);
+            if group.members == 1 { 1 } else { group.longest.div_ceil(shortest) }
+        };
+        self.levels[level].groups.iter().map(of_group).max().unwrap_or(1)
+    }
+
     /// Where a host belongs at a level.
     pub(crate) fn seat(&self, level: usize, host: u32) -> Seat {
         let groups = &self.levels[level].groups;

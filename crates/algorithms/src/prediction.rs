@@ -6,10 +6,14 @@
 //! the time per byte told apart by who spends it.
 
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::iter::Peekable;
 
-use crate::request::{Algorithm, Order, Shape};
+use crate::carrier::{Carrier, Sent};
+use crate::plan::Plan;
+pub use crate::prices::Prices;
+use crate::request::{Algorithm, Division, Order, Shape};
 use crate::schedule::Schedule;
 use crate::step::{Action, Landing};
 use crate::{Collective, Span};
@@ -22,29 +26,6 @@ const STEPS_MAX: usize = 4096;
 
 /// Most hosts that the model gives to one aggregator.
 const AGGREGATOR_HOSTS_MAX: u32 = 16;
-
-/// What messages between hosts cost. Times in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Prices {
-    /// A core's time to send a message.
-    pub send_ns: f64,
-    /// A core's time to receive one.
-    pub receive_ns: f64,
-    /// A core's time for each byte that it sends or receives.
-    pub copy_ns_per_byte: f64,
-    /// A core's time for each byte that it combines.
-    pub reduce_ns_per_byte: f64,
-    /// From a core to another host's core, without what cores and bytes take: adapters, cables, switches.
-    pub wire_ns: f64,
-    /// A link's time for each byte.
-    pub link_ns_per_byte: f64,
-    /// The longest packet. A switch sends one on when it has all of it.
-    pub packet_max_bytes: u64,
-    /// The longest message that a sender sends before its receiver has asked for it.
-    pub eager_max_bytes: u64,
-    /// A core's time for each received byte of a longer message, which no cache has.
-    pub cold_ns_per_byte: f64,
-}
 
 impl Prices {
     /// What an operation of `len_bytes` takes among `hosts` hosts of one rank that all call it at once: the root's time
@@ -67,11 +48,41 @@ impl Prices {
         let ranks = (0..walked).map(|rank| Schedule::new(algorithm, collective, shape, rank));
         let ranks = ranks.map(|schedule| schedule.map(Rank::new));
         let ranks: Vec<Rank> = ranks.collect::<Result<_, _>>().ok()?;
-        let times_ns = Walk { prices: self, ranks, one_for_all }.times_ns();
+        let carrier = Carrier::Links;
+        let times_ns = Walk { prices: self, carrier, ranks, one_for_all }.times_ns();
         Some(match collective {
             Collective::Reduce { root } if !one_for_all => times_ns[root as usize],
             _ => times_ns.iter().sum::<f64>() / times_ns.len() as f64,
         })
+    }
+
+    /// The same of an exchange over the levels of a plan: the mean over its hosts. None if it has no such form, or if
+    /// the carrier does not carry messages as long as its.
+    #[must_use]
+    pub fn levels_time_ns(
+        &self,
+        plan: &Arc<Plan>,
+        division: Division,
+        carrier: Carrier,
+        collective: Collective,
+        len_bytes: u64,
+    ) -> Option<f64> {
+        let elements = len_bytes.div_ceil(ELEMENT_BYTES);
+        let schedule = |rank| Schedule::over_levels(plan, division, collective, elements, rank);
+        let first = schedule(0).ok()?;
+        let longest = first.clone().filter_map(|step| match step.action {
+            Action::Send { span, .. } => Some(bytes_of(span)),
+            _ => None,
+        });
+        if !carrier.carries(longest.max().unwrap_or(0)) {
+            return None;
+        }
+        let one_for_all = first.take(STEPS_MAX + 1).count() * plan.hosts() as usize > STEPS_MAX;
+        let walked = if one_for_all { 1 } else { plan.hosts() };
+        let ranks = (0..walked).map(|rank| schedule(rank).map(Rank::new));
+        let ranks: Vec<Rank> = ranks.collect::<Result<_, _>>().ok()?;
+        let times_ns = Walk { prices: self, carrier, ranks, one_for_all }.times_ns();
+        Some(times_ns.iter().sum::<f64>() / times_ns.len() as f64)
     }
 
     /// What an operation takes through a tree of aggregators, whose root gets vectors of `len_bytes` and sends them to
@@ -111,39 +122,6 @@ impl Prices {
         // back.
         time_ns + further * busiest_ns.max(time_ns / f64::from(aggregator.segments_in_flight))
     }
-
-    /// A core's time to send a message.
-    fn sending_ns(&self, bytes: u64) -> f64 {
-        self.send_ns + self.copy_ns_per_byte * bytes as f64
-    }
-
-    /// A core's time to receive a message.
-    fn receiving_ns(&self, bytes: u64) -> f64 {
-        let per_byte =
-            if self.is_asked_for(bytes) { self.cold_ns_per_byte } else { self.copy_ns_per_byte };
-        self.receive_ns + per_byte * bytes as f64
-    }
-
-    /// How long a message's bytes hold a link.
-    fn on_link_ns(&self, bytes: u64) -> f64 {
-        self.link_ns_per_byte * bytes as f64
-    }
-
-    /// How long a message's last byte is under way once it has left its sender: its packet is on a second link.
-    fn crossing_ns(&self, bytes: u64) -> f64 {
-        let last_packet = bytes.checked_sub(1).map_or(0, |last| last % self.packet_max_bytes + 1);
-        self.wire_ns + self.on_link_ns(last_packet)
-    }
-
-    /// Whether a message waits until its receiver has asked for it.
-    fn is_asked_for(&self, bytes: u64) -> bool {
-        bytes > self.eager_max_bytes
-    }
-
-    /// What a receiver and the network take to ask for a message.
-    fn asking_ns(&self) -> f64 {
-        self.receive_ns + self.send_ns + self.wire_ns
-    }
 }
 
 /// What an aggregator takes for the messages of its children. Times in nanoseconds.
@@ -172,6 +150,7 @@ fn are_ranks_alike(algorithm: Algorithm) -> bool {
 
 struct Walk<'a> {
     prices: &'a Prices,
+    carrier: Carrier,
     ranks: Vec<Rank>,
     /// Whether one rank stands for all: it receives what it sends.
     one_for_all: bool,
@@ -189,6 +168,10 @@ struct Rank {
     receiving: Option<(u32, f64)>,
     /// Whether it waits for a message.
     waits: bool,
+    /// The round of its last send, and what it sent.
+    sent: Option<(u32, Span)>,
+    /// The round of its last receive.
+    received: Option<u32>,
 }
 
 /// A message that was sent, or of which the sender has told.
@@ -212,11 +195,20 @@ impl Rank {
             inbox: VecDeque::new(),
             receiving: None,
             waits: false,
+            sent: None,
+            received: None,
         }
     }
-}
 
-impl Rank {
+    /// What it has sent of the round before it sends these elements.
+    fn sent_of(&mut self, round: u32, span: Span) -> Sent {
+        match self.sent.replace((round, span)) {
+            Some((last, same)) if last == round && same == span => Sent::Same,
+            Some((last, _)) if last == round => Sent::Other,
+            _ => Sent::Nothing,
+        }
+    }
+
     /// The receives of a round are in progress all at once.
     fn begin_receiving(&mut self, round: u32) {
         if self.receiving.is_none_or(|(begun, _)| begun != round) {
@@ -246,7 +238,8 @@ impl Walk<'_> {
             match step.action {
                 Action::Send { to, span } => {
                     let to = if self.one_for_all { rank } else { to };
-                    self.send(rank, to, bytes_of(span));
+                    let sent = self.ranks[rank as usize].sent_of(step.round, span);
+                    self.send(rank, to, bytes_of(span), sent);
                     if core::mem::take(&mut self.ranks[to as usize].waits) {
                         ready.push(to);
                     }
@@ -257,7 +250,8 @@ impl Walk<'_> {
                         self.ranks[rank as usize].waits = true;
                         return;
                     };
-                    self.receive(rank, message, landing);
+                    let received = self.ranks[rank as usize].received.replace(step.round);
+                    self.receive(rank, message, landing, received != Some(step.round));
                 }
                 Action::Fold { span } => {
                     let folding = self.prices.reduce_ns_per_byte * bytes_of(span) as f64;
@@ -268,12 +262,13 @@ impl Walk<'_> {
         }
     }
 
-    fn send(&mut self, from: u32, to: u32, bytes: u64) {
+    fn send(&mut self, from: u32, to: u32, bytes: u64, sent: Sent) {
         let prices = self.prices;
+        let (sending_ns, takes_link) = self.carrier.sending(prices, bytes, sent);
         let sender = &mut self.ranks[from as usize];
-        let mut leaves_ns = sender.core_ns + prices.sending_ns(bytes);
+        let mut leaves_ns = sender.core_ns + sending_ns;
         let mut told_ns = None;
-        if prices.is_asked_for(bytes) {
+        if self.carrier == Carrier::Links && prices.is_asked_for(bytes) {
             sender.core_ns += prices.send_ns;
             let told_at = sender.core_ns + prices.wire_ns;
             told_ns = Some(told_at);
@@ -282,7 +277,9 @@ impl Walk<'_> {
         } else {
             sender.core_ns = leaves_ns;
         }
-        sender.outgoing_ns = sender.outgoing_ns.max(leaves_ns) + prices.on_link_ns(bytes);
+        if takes_link {
+            sender.outgoing_ns = sender.outgoing_ns.max(leaves_ns) + prices.on_link_ns(bytes);
+        }
         let arrival_ns = sender.outgoing_ns + prices.crossing_ns(bytes);
         self.ranks[to as usize].inbox.push_back(Message { from, bytes, told_ns, arrival_ns });
     }
@@ -305,12 +302,13 @@ impl Walk<'_> {
     fn send_in_time(&mut self, rank: u32, bytes: u64) {
         let this = &self.ranks[rank as usize];
         let (core_ns, outgoing_ns) = (this.core_ns, this.outgoing_ns);
-        self.send(rank, rank, bytes);
+        self.send(rank, rank, bytes, Sent::Nothing);
         let this = &mut self.ranks[rank as usize];
         (this.core_ns, this.outgoing_ns) = (core_ns, outgoing_ns);
     }
 
-    fn receive(&mut self, rank: u32, message: Message, landing: Landing) {
+    fn receive(&mut self, rank: u32, message: Message, landing: Landing, is_first: bool) {
+        let receiving_ns = self.carrier.receiving_ns(self.prices, message.bytes, is_first);
         let prices = self.prices;
         let Message { bytes, told_ns, mut arrival_ns, .. } = message;
         let receiver = &mut self.ranks[rank as usize];
@@ -320,7 +318,7 @@ impl Walk<'_> {
             arrival_ns += asks_ns - told_ns;
         }
         receiver.incoming_ns = arrival_ns.max(receiver.incoming_ns + prices.on_link_ns(bytes));
-        receiver.core_ns = receiver.core_ns.max(receiver.incoming_ns) + prices.receiving_ns(bytes);
+        receiver.core_ns = receiver.core_ns.max(receiver.incoming_ns) + receiving_ns;
         if landing != Landing::Store {
             receiver.core_ns += prices.reduce_ns_per_byte * bytes as f64;
         }
