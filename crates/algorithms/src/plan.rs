@@ -4,6 +4,8 @@
 
 use alloc::vec::Vec;
 
+use arrayvec::ArrayVec;
+
 pub use crate::radices::LEVELS_MAX;
 use crate::radices::Radices;
 use crate::split::Split;
@@ -132,18 +134,25 @@ impl Plan {
         }
     }
 
-    /// A plan whose groups have at most as many members as the radices say, and differ in size by one at most. None if
-    /// there are more hosts than the radices have room for, or than a plan has.
+    /// A plan whose groups have at most as many members as the radices say, and whose members differ by one host at
+    /// most: all hosts are cut into as many parts as the last radix says, each of them into as many as the one before,
+    /// and so on. None if there are more hosts than the radices have room for, or than a plan has.
     #[must_use]
     pub fn even(hosts: u32, radices: Radices) -> Option<Self> {
-        let mut levels = Vec::new();
-        let mut left = hosts;
-        for radix in radices.iter().take_while(|_| hosts <= HOSTS_MAX) {
-            if left > 1 {
-                levels.push(even_groups(left, radix).collect());
-                left = left.div_ceil(radix);
-            }
+        if hosts > HOSTS_MAX {
+            return None;
         }
+        let mut parts = Vec::from([hosts]);
+        let mut levels = Vec::new();
+        let from_last: ArrayVec<u32, LEVELS_MAX> = radices.iter().collect();
+        for radix in from_last.into_iter().rev() {
+            let members: Vec<u32> = parts.iter().map(|part| radix.min(*part)).collect();
+            let cut = |(part, members): (&u32, &u32)| split_evenly(*part, *members);
+            parts = parts.iter().zip(&members).flat_map(cut).collect();
+            levels.push(members);
+        }
+        levels.reverse();
+        levels.retain(|groups| groups.iter().any(|members| *members > 1));
         Self::new(hosts, &levels).ok()
     }
 
@@ -236,9 +245,13 @@ impl Plan {
 
 /// As few groups as there can be of at most `radix` members.
 pub(crate) fn even_groups(members: u32, radix: u32) -> impl Iterator<Item = u32> {
-    let groups = u64::from(members.div_ceil(radix));
-    let split = Split::new(u64::from(members), groups);
-    (0..groups).map(move |group| split.part(group).elements as u32)
+    split_evenly(members, members.div_ceil(radix))
+}
+
+/// The sizes of so many parts of `total`, which differ by one at most.
+fn split_evenly(total: u32, parts: u32) -> impl Iterator<Item = u32> {
+    let split = Split::new(total.into(), parts.into());
+    (0..parts).map(move |part| split.part(part.into()).elements as u32)
 }
 
 fn check_level(level: usize, sizes: &[u32], there_are: u32) -> Result<(), NoPlan> {
