@@ -103,12 +103,13 @@ impl FailoverTree {
     #[must_use]
     pub fn new(
         mut member: TreeMember,
-        links: DirectLinks,
+        mut links: DirectLinks,
         terms: Terms,
         request: Request,
         alarm: Arc<Alarm>,
     ) -> Self {
         member.retain_results();
+        links.stand_by();
         let means = Some(Means { links, terms, request, alarm, lost: 0 });
         Self { means, ..Self::without_means(member) }
     }

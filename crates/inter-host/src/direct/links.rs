@@ -30,7 +30,7 @@ pub struct DirectLinks {
     workspace: Workspace,
     /// Operations started, numbered alike at all hosts.
     calls: Calls,
-    /// No operation has used the links, or none since all hosts are in a tree: the tree tells of a failure.
+    /// All hosts are in a tree, which tells of a failure.
     stands_by: bool,
     pub(super) failed: Option<Verdict>,
 }
@@ -53,7 +53,7 @@ impl DirectLinks {
             running: None,
             workspace: Workspace::default(),
             calls: Calls::default(),
-            stands_by: true,
+            stands_by: false,
             failed: None,
         }
     }

@@ -127,6 +127,7 @@ fn whoever_dies_while_links_stand_by_is_missed() {
 fn a_host_that_gives_up_while_links_stand_by_calls_nobody() {
     let identity = identity(7, false);
     let (mut hosts, _) = listening(2, AlgorithmChoice::Auto, identity);
+    hosts[0].links.stand_by();
     hosts[0].links.abort(AbortReason::Disagreement);
     assert!(!hosts[1].links.is_called(Epoch(1)));
     assert_eq!(hosts[1].links.callers().count(), 0);
@@ -156,5 +157,20 @@ fn a_host_that_passes_a_failure_on_names_who_failed_to_hosts_that_come_later() {
             Err(gone),
             "asked first: {is_asked_first}"
         );
+    }
+}
+
+/// As where ranks of one host disagree in the first call. The host with the higher number has not been called.
+#[test]
+fn a_host_that_gives_up_before_its_first_operation_is_heard_by_hosts_that_come_to_theirs() {
+    for (identity, gives_up) in identities().into_iter().flat_map(|it| [(it, 0), (it, 1)]) {
+        let (mut hosts, _) = listening(2, AlgorithmChoice::Binomial, identity);
+        let mut other = hosts.remove(1 - gives_up);
+        let mut host = hosts.remove(0);
+        host.abort(AbortReason::Disagreement);
+        drop(host);
+        let told =
+            Abort { reason: AbortReason::Disagreement, at_fault: EndpointId(gives_up as u32) };
+        assert_eq!(allreduce(&mut other, &mut [1.0]), Err(told), "host {gives_up} gives up");
     }
 }
