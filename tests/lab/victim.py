@@ -17,6 +17,8 @@ import tributary
 # Two streams cross when all have come to the first.
 CROSSING_S = 0.3
 STREAM_ELEMENTS = 100_000
+# Longer than a daemon stays away.
+DAEMONS_WITHIN_S = 15
 
 
 def say(**words):
@@ -103,8 +105,22 @@ def streams(world, _goes, _after):
     assert set(vector) == {world.size}, "a wrong sum"
 
 
+def connect(rank, size, address):
+    """No job can start without a manager, or in a tree of which an aggregator is lost meanwhile; all ranks are told alike. Both
+    come back soon."""
+    until = time.monotonic() + DAEMONS_WITHIN_S
+    while True:
+        try:
+            return tributary.Communicator.connect(address, rank, size, timeout=60)
+        except tributary.SetUpError as error:
+            is_outage = "manager" in str(error) or "aggregation node" in str(error)
+            if not is_outage or time.monotonic() > until:
+                raise
+            time.sleep(0.2)
+
+
 def main(state, rank, size, address, goes, after):
-    world = tributary.Communicator.connect(address, int(rank), int(size), timeout=60)
+    world = connect(int(rank), int(size), address)
     world.barrier()
     began_at = time.monotonic()
     try:
