@@ -197,6 +197,26 @@ def test_a_process_does_not_end_while_it_tells_why():
     ranks.run(end_while_telling, 1)
 
 
+def fork_while_watched(rank, size, address):
+    join(rank, size, address)
+    group = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
+    group._watch._lock.acquire()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        try:
+            group.barrier(dist.BarrierOptions())
+        except RuntimeError as error:
+            os._exit(0 if "which forked this one" in str(error) else 2)
+        os._exit(1)
+    group._watch._lock.release()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_forked_child_is_refused_whatever_its_parents_threads_were_at():
+    ranks.run(fork_while_watched, 1)
+
+
 def test_a_roll_tells_who_was_in_which_operation():
     def roll(rank, session="a"):
         return _roll.Roll(store, rank, 4, session)

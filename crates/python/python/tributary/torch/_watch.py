@@ -2,6 +2,7 @@
 
 import collections
 import logging
+import os
 import threading
 import time
 
@@ -54,9 +55,13 @@ class Watch:
         # Numbers are equal at all ranks: they call the same operations in the same order.
         self._number, self._last = 0, collections.deque(maxlen=KEPT)
         self._why, self._is_explained = None, threading.Event()
+        self._process = os.getpid()
 
     def begin(self, name, timeout_s, tensors):
         """Takes an operation on."""
+        if self._process != os.getpid():
+            # Not even the lock is of use: a thread that is not here may have it.
+            raise RuntimeError(f"the group belongs to process {self._process}, which forked this one")
         with self._lock:
             self._number += 1
             deadline = Deadline(self, self._number, name, timeout_s)
