@@ -1,6 +1,7 @@
 """Another process's memory, read straight from there (`process_vm_readv(2)`), where the kernel allows it."""
 
 import ctypes
+import functools
 import os
 
 # From how many bytes on one copy between processes is faster than two through the kernel's buffers.
@@ -15,13 +16,9 @@ class Vector(ctypes.Structure):
 
 def read(process, address, target, length):
     """Reads `length` bytes at an address of a process to an address of this one. Whether all came."""
-    try:
-        call = ctypes.CDLL(None, use_errno=True).process_vm_readv
-    except (AttributeError, OSError):
+    call = system_call()
+    if call is None:
         return False
-    call.restype = ctypes.c_ssize_t
-    call.argtypes = [ctypes.c_int, ctypes.POINTER(Vector), ctypes.c_ulong, ctypes.POINTER(Vector), ctypes.c_ulong,
-                     ctypes.c_ulong]
     done = 0
     while done < length:
         rest = min(length - done, CALL_MAX)
@@ -31,6 +28,19 @@ def read(process, address, target, length):
             return False
         done += count
     return True
+
+
+@functools.cache
+def system_call():
+    """`process_vm_readv`; None on a system without it. To look it up takes twice as long as to read 64 KiB."""
+    try:
+        call = ctypes.CDLL(None, use_errno=True).process_vm_readv
+    except (AttributeError, OSError):
+        return None
+    call.restype = ctypes.c_ssize_t
+    call.argtypes = [ctypes.c_int, ctypes.POINTER(Vector), ctypes.c_ulong, ctypes.POINTER(Vector), ctypes.c_ulong,
+                     ctypes.c_ulong]
+    return call
 
 
 def is_wanted():
