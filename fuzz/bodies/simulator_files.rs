@@ -118,6 +118,7 @@ fn refused(message: &str, reached: &mut Reached) {
 fn simulate(preset: &Preset, plan: SystemPlan, choices: &mut Choices<'_>, reached: &mut Reached) {
     let question = Question {
         hosts: None,
+        groups: 1,
         processes: [1, 2, 5][choices.below(3)],
         sizes_bytes: vec![[1, 8, 300, 5000, 20_000][choices.below(5)]],
         effort: Effort { seed: 1, operations: 1 },
@@ -133,8 +134,14 @@ fn simulate(preset: &Preset, plan: SystemPlan, choices: &mut Choices<'_>, reache
         which => InterHost::Tree { multicast: which == 2 },
     };
     let leaders = 1 + choices.below(question.processes as usize) as u32;
-    let setting =
-        FullHosts { hosts, processes: question.processes, leaders, inter_host, seed: Some(1) };
+    let setting = FullHosts {
+        groups: 1,
+        hosts,
+        processes: question.processes,
+        leaders,
+        inter_host,
+        seed: Some(1),
+    };
     match setting.set_up_as(preset, plan) {
         Ok(mut run) => {
             let bytes = question.sizes_bytes[0];

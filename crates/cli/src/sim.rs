@@ -116,6 +116,7 @@ fn question(flags: &SystemFlags) -> anyhow::Result<(Preset, Question)> {
     let sizes = sizes::parse(&flags.sizes, 1)?;
     let question = Question {
         hosts: flags.hosts,
+        groups: flags.groups,
         processes: flags.processes,
         sizes_bytes: sizes.into_iter().map(|bytes| bytes as usize).collect(),
         effort: Effort { seed: flags.seed, operations: flags.operations },

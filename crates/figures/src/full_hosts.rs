@@ -37,7 +37,7 @@ pub(crate) fn setting(
     inter_host: InterHost,
     effort: &Effort,
 ) -> FullHosts {
-    FullHosts { hosts, processes, leaders, inter_host, seed: Some(effort.seed) }
+    FullHosts { groups: 1, hosts, processes, leaders, inter_host, seed: Some(effort.seed) }
 }
 
 /// One line of a figure: its name, its preset and its setting.

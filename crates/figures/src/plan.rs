@@ -17,7 +17,9 @@ const SIZE_MAX_BYTES: usize = 1 << 30;
 pub struct Question {
     /// Hosts that take part; all that run no aggregation node by default.
     pub hosts: Option<u32>,
-    /// Processes on each.
+    /// Groups at once, each with processes of its own.
+    pub groups: u32,
+    /// Processes of a group on each.
     pub processes: u32,
     /// Lengths of the vectors.
     pub sizes_bytes: Vec<usize>,
@@ -43,6 +45,11 @@ impl Question {
         if self.processes == 0 || self.processes > cores {
             let allowed = format!("1 to {cores}, the cores of a host of `{}`", preset.name);
             return Err(Refused::new("processes", self.processes, allowed));
+        }
+        let groups_max = cores / self.processes;
+        if self.groups == 0 || self.groups > groups_max {
+            let allowed = format!("1 to {groups_max}, so that each process has a core");
+            return Err(Refused::new("groups", self.groups, allowed));
         }
         let is_wrong = |size: &&usize| **size == 0 || **size > SIZE_MAX_BYTES;
         if let Some(size) = self.sizes_bytes.iter().find(is_wrong) {
@@ -243,6 +250,7 @@ impl Design {
         size_bytes: usize,
     ) -> Result<Summary, FigureError> {
         let setting = FullHosts {
+            groups: question.groups,
             hosts,
             processes: question.processes,
             leaders: self.leaders,

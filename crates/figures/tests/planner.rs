@@ -32,7 +32,7 @@ fn read(text: &str) -> Preset {
 }
 
 fn alone(hosts: u32, inter_host: InterHost) -> FullHosts {
-    FullHosts { hosts, processes: 1, leaders: 1, inter_host, seed: None }
+    FullHosts { groups: 1, hosts, processes: 1, leaders: 1, inter_host, seed: None }
 }
 
 const IN_TREE: InterHost = InterHost::Tree { multicast: false };
@@ -67,6 +67,7 @@ fn no_preset_has_aggregation_through_its_base_that_its_base_left_out() {
 fn a_cluster_without_aggregation_nodes_is_offered_no_tree() {
     let question = Question {
         hosts: Some(8),
+        groups: 1,
         processes: 1,
         sizes_bytes: vec![8],
         effort: Effort { seed: 1, operations: 2 },
@@ -179,8 +180,13 @@ fn two_commands_agree_on_the_same_case() {
     let effort = Effort { seed: 1, operations: 5 };
     let figure = tributary_figures::make("table1", &effort, &Progress::default()).unwrap();
     let sizes_bytes = vec![8, 512, 4096];
-    let question =
-        Question { hosts: Some(127), processes: 1, sizes_bytes: sizes_bytes.clone(), effort };
+    let question = Question {
+        hosts: Some(127),
+        groups: 1,
+        processes: 1,
+        sizes_bytes: sizes_bytes.clone(),
+        effort,
+    };
     let preset = preset::shipped("edr-sharp").unwrap();
     let run = plan::run(&preset, &question, &Progress::default()).unwrap();
     let modes = [
@@ -286,7 +292,7 @@ fn questions_that_a_system_cannot_answer_are_refused() {
     let plan = SystemPlan::new(&preset).unwrap();
     let ask = |hosts, processes, size| {
         let effort = Effort { seed: 1, operations: 1 };
-        let question = Question { hosts, processes, sizes_bytes: vec![8, size], effort };
+        let question = Question { hosts, groups: 1, processes, sizes_bytes: vec![8, size], effort };
         question.hosts_of(&preset, &plan).map_err(|error| error.to_string())
     };
     assert_eq!(ask(None, 1, 8), Ok(15));

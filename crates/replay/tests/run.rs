@@ -59,7 +59,8 @@ fn without_computing_a_call_takes_what_the_benchmark_measures() {
         let times = outcome(&quiet, &workload, &between);
         let (_, class) = times.classes.iter().next().unwrap();
         let own_us = class.mean_us / class.operations as f64;
-        let setting = FullHosts { hosts: 32, processes, leaders: 1, inter_host, seed: None };
+        let setting =
+            FullHosts { groups: 1, hosts: 32, processes, leaders: 1, inter_host, seed: None };
         let bench_us = setting.set_up(&quiet).unwrap().allreduce(8, 3).unwrap().avg();
         assert!((own_us / bench_us - 1.0).abs() < 0.02, "{processes}: {own_us}, {bench_us}");
     }

@@ -126,7 +126,11 @@ pub(crate) struct SystemFlags {
     #[arg(long, value_name = "N|FILE", value_hint = ValueHint::FilePath)]
     pub(crate) aggregators: Option<String>,
 
-    /// Processes on each host
+    /// Groups that run the collective at once, each with processes of its own on every host
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) groups: u32,
+
+    /// Processes of a group on each host
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) processes: u32,
 

@@ -7,9 +7,12 @@ use super::operation::{expect_all, sum_in_tree};
 use super::tree::PAUSE;
 use super::{Samples, tuned};
 use crate::engine::Picos;
+use crate::fabric::Vertex;
 use crate::preset::Preset;
 use crate::system::{System, SystemError, SystemPlan, group_terms};
-use crate::world::{HostCollective, MemberId, NoPayload, RunError, SetupError, Team};
+use crate::world::{
+    HostCollective, MemberId, NoPayload, ProcessId, RunError, SetupError, Team, World,
+};
 
 /// The inter-host method: how leaders of different hosts combine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +33,8 @@ pub enum InterHost {
 /// A benchmark on hosts with several processes.
 #[derive(Clone, Debug)]
 pub struct FullHosts {
+    /// Groups at once, each with processes of its own on every host.
+    pub groups: u32,
     /// The number of hosts.
     pub hosts: u32,
     /// Processes on each.
@@ -52,10 +57,10 @@ pub struct FullRun {
 }
 
 enum Leaders {
-    /// `members[host * leaders + leader]`.
+    /// `members[(group * hosts + host) * leaders + leader]`.
     Members(Vec<MemberId>),
-    /// One team for each leader of a host.
-    Teams(Vec<Team>),
+    /// Of each group, one team for each leader of a host.
+    Teams(Vec<Vec<Team>>),
 }
 
 impl FullHosts {
@@ -86,29 +91,38 @@ impl FullHosts {
         let mut setting = self.clone();
         setting.leaders = self.leaders.clamp(1, self.processes);
         let leaders = setting.leaders;
-        let processes: Vec<_> = hosts
-            .into_iter()
-            .flat_map(|host| (0..leaders).map(move |_| host))
-            .map(|host| (system.world.add_process(host), host))
+        let places: Vec<_> =
+            hosts.into_iter().flat_map(|host| (0..leaders).map(move |_| host)).collect();
+        let groups: Vec<Vec<_>> = (0..self.groups.max(1))
+            .map(|_| places.iter().map(|&host| (system.world.add_process(host), host)).collect())
             .collect();
-        if self.processes >= preset.memory.sockets.count() * preset.memory.cores.count() {
-            let leads = processes.iter().step_by(leaders as usize);
+        if self.processes * self.groups
+            >= preset.memory.sockets.count() * preset.memory.cores.count()
+        {
+            let leads = groups[0].iter().step_by(leaders as usize);
             leads.for_each(|(process, _)| system.world.share_core(*process));
         }
         let leaders = match self.inter_host {
             InterHost::Tree { multicast } => {
                 let terms = group_terms(preset, multicast)?;
-                Leaders::Members(system.form(&processes, terms)?)
+                let mut members = Vec::new();
+                for processes in &groups {
+                    members.extend(system.form(processes, terms)?);
+                }
+                Leaders::Members(members)
             }
-            InterHost::HostBased | InterHost::Dpml => Leaders::Teams(
-                (0..leaders as usize)
-                    .map(|leader| {
-                        let own = processes.iter().skip(leader).step_by(leaders as usize);
-                        let own: Vec<_> = own.map(|(process, _)| *process).collect();
-                        system.world.add_team(&own)
-                    })
-                    .collect(),
-            ),
+            InterHost::HostBased | InterHost::Dpml => {
+                let team = |processes: &Vec<(ProcessId, Vertex)>, leader, world: &mut World<_>| {
+                    let own = processes.iter().skip(leader).step_by(leaders as usize);
+                    let own: Vec<_> = own.map(|(process, _)| *process).collect();
+                    world.add_team(&own)
+                };
+                let teams = groups.iter().map(|processes| {
+                    let all = 0..leaders as usize;
+                    all.map(|leader| team(processes, leader, &mut system.world)).collect()
+                });
+                Leaders::Teams(teams.collect())
+            }
         };
         let mut run = FullRun { setting, system, memory, preset: preset.clone(), leaders };
         let is_multicast = matches!(self.inter_host, InterHost::Tree { multicast: true });
@@ -137,11 +151,11 @@ impl FullRun {
         Ok(samples)
     }
 
-    /// When each process of each host starts.
+    /// When each process of each host starts, group by group.
     fn starts(&mut self) -> Vec<Vec<Picos>> {
         let begin = self.system.world.now() + PAUSE;
         let (hosts, processes) = (self.setting.hosts, self.setting.processes);
-        (0..hosts)
+        (0..hosts * self.setting.groups.max(1))
             .map(|_| (0..processes).map(|_| self.system.world.skewed(begin)).collect())
             .collect()
     }
@@ -220,12 +234,12 @@ impl FullRun {
         Ok(times)
     }
 
-    /// Every team reduces its part. Returns when the last leader of each host has its result.
+    /// Every team reduces its part. Returns when the last leader of each host has its result, group by group.
     fn combine_by_hosts(&mut self, ready: &[Picos], bytes: usize) -> Result<Vec<Picos>, RunError> {
         let Leaders::Teams(teams) = &self.leaders else {
             unreachable!("parts have leaders in teams")
         };
-        let part_bytes = bytes.div_ceil(teams.len());
+        let part_bytes = bytes.div_ceil(teams[0].len());
         let operation = HostCollective {
             algorithm: tuned(
                 &self.preset,
@@ -237,18 +251,22 @@ impl FullRun {
             elements: part_bytes.div_ceil(4) as u64,
             element_bytes: 4,
         };
-        for team in teams {
-            self.system.world.enter(team, &operation, ready)?;
+        let hosts = self.setting.hosts as usize;
+        for (teams, ready) in teams.iter().zip(ready.chunks(hosts)) {
+            for team in teams {
+                self.system.world.enter(team, &operation, ready)?;
+            }
         }
         self.system.world.run()?;
         let finished = self.system.world.take_ranks_finished();
-        let hosts = ready.len();
-        expect_all(finished.len(), hosts * teams.len())?;
-        let first = teams[0].rank(0).0;
-        let mut ended = vec![Picos::ZERO; hosts];
+        let of_group = hosts * teams[0].len();
+        expect_all(finished.len(), of_group * teams.len())?;
+        let first = teams[0][0].rank(0).0;
+        let mut ended = vec![Picos::ZERO; ready.len()];
         for done in finished {
-            let host = (done.rank.0 - first) as usize % hosts;
-            ended[host] = ended[host].max(done.ended_at);
+            let rank = (done.rank.0 - first) as usize;
+            let place = rank / of_group * hosts + rank % hosts;
+            ended[place] = ended[place].max(done.ended_at);
         }
         Ok(ended)
     }
