@@ -1,0 +1,34 @@
+//! Exact sums: the correctly rounded value of the real sum, whatever the order, the grouping and the number of merges.
+//!
+//! Owns the arithmetic: accumulators, their merges, the one rounding. Must not know frames, groups, hosts or threads, do I/O
+//! or allocate. [`Accumulator`] takes values, [`Window`] is the compact form that travels and is merged. A complex sum is that of its two parts.
+//!
+//! # Meaning
+//! A finite sum is the real sum, rounded once to nearest, ties to even. It is an infinity only if the rounded value is
+//! beyond the largest finite one: partial sums that overflow and cancel leave no trace. Further:
+//! * A NaN, or infinities of both signs, give the quiet NaN whose sign and payload are zero. Payloads are not kept.
+//! * Infinities of one sign give that infinity, whatever the finite contributions are.
+//! * The sum is -0 if every contribution is -0, or if the sum of [`Products`] is negative and rounds to zero. Every other sum that is
+//!   zero is +0, as is the sum of nothing.
+//! * Subnormal contributions and results count like all others, whatever the processor's mode for them.
+//!
+//! # Bounds
+//! An accumulator of full width holds any 2^86 contributions of binary16, 2^121 of bfloat16, 2^105 of binary32, 2^76 of
+//! binary64, 2^84 products of binary32, 2^90 of binary64. A merge that would leave this width is refused
+//! ([`Overflow`]) and changes nothing. Inside it carries are deferred: [`Accumulator`] propagates them after 2^30 additions by itself,
+//! and a [`Window`] takes a word more.
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod accumulator;
+mod class;
+mod format;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
+mod rounding;
+mod window;
+
+pub use accumulator::Accumulator;
+pub use class::Class;
+pub use format::{Element, Format, Products};
+pub use window::{Overflow, Window};
