@@ -22,6 +22,7 @@
 
 mod accumulator;
 mod class;
+mod encoding;
 mod format;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
@@ -30,5 +31,6 @@ mod window;
 
 pub use accumulator::Accumulator;
 pub use class::Class;
+pub use encoding::{DecodeError, HEADER_BYTES, VERSION, encoded_bytes_max};
 pub use format::{Element, Format, Products};
 pub use window::{Overflow, Window};
