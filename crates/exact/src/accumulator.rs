@@ -143,6 +143,12 @@ impl<F: Format> Accumulator<F> {
         round::<F>(window.class, window.first, window.words())
     }
 
+    /// Makes the sum one to which a contribution of that class was added.
+    #[cfg(feature = "std")]
+    pub(crate) fn join(&mut self, class: Class) {
+        self.class = self.class.join(class);
+    }
+
     /// Adds `significand * 2^position` units.
     #[inline]
     pub(crate) fn deposit(&mut self, is_negative: bool, significand: u64, position: u32) {

@@ -17,10 +17,20 @@
 //! binary64, 2^84 products of binary32, 2^90 of binary64. A merge that would leave this width is refused
 //! ([`Overflow`]) and changes nothing. Inside it carries are deferred: [`Accumulator`] propagates them after 2^30 additions by itself,
 //! and a [`Window`] takes a word more.
+//!
+//! # Arrays
+//! With the feature `std`, which finds out what the processor can do, [`exact_sum`] and [`exact_dot`] take long arrays. Without
+//! it the crate has no unsafe code.
 #![no_std]
-#![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "std"), forbid(unsafe_code))]
+#![deny(unsafe_code)]
+
+#[cfg(feature = "std")]
+extern crate std;
 
 mod accumulator;
+#[cfg(feature = "std")]
+mod arrays;
 mod class;
 mod encoding;
 mod format;
@@ -30,6 +40,8 @@ mod rounding;
 mod window;
 
 pub use accumulator::Accumulator;
+#[cfg(feature = "std")]
+pub use arrays::{ArrayElement, Isa, LengthsDiffer, exact_dot, exact_sum};
 pub use class::Class;
 pub use encoding::{DecodeError, HEADER_BYTES, VERSION, encoded_bytes_max};
 pub use format::{Element, Format, Products};

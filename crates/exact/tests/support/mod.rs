@@ -55,17 +55,31 @@ impl Oracle {
 }
 
 /// Bits of the value of the format that is nearest to `magnitude`, of two the even one.
-pub(crate) fn nearest<E: Element>(magnitude: &BigInt) -> u64 {
+fn nearest<E: Element>(magnitude: &BigInt) -> u64 {
+    nearest_scaled::<E>(magnitude, 0)
+}
+
+/// The same for a magnitude in units that are `2^scale` times smaller than the smallest value.
+pub(crate) fn nearest_scaled<E: Element>(magnitude: &BigInt, scale: u64) -> u64 {
+    let value = |bits| finite::<E>(bits) << scale;
     let (mut below, mut above) = (0, infinity::<E>());
     while above - below > 1 {
         let middle = below + (above - below) / 2;
-        if finite::<E>(middle) <= *magnitude { below = middle } else { above = middle }
+        if value(middle) <= *magnitude { below = middle } else { above = middle }
     }
-    let (left, right) = (magnitude - finite::<E>(below), finite::<E>(above) - magnitude);
+    let (left, right) = (magnitude - value(below), value(above) - magnitude);
     match left.cmp(&right) {
         core::cmp::Ordering::Less => below,
         core::cmp::Ordering::Greater => above,
         core::cmp::Ordering::Equal => below + (below & 1),
+    }
+}
+
+/// A finite value in units of the smallest.
+pub(crate) fn integer<E: Element>(value: E) -> BigInt {
+    match decode(value) {
+        Decoded::Finite(integer, _) => integer,
+        _ => unreachable!("the value is finite"),
     }
 }
 

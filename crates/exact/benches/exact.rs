@@ -1,0 +1,187 @@
+//! Speed of exact sums, compared with plain loops in one run.
+//!
+//! `cargo bench -p tributary-exact`. Contenders take turns; the median of each counts. `plain` is the loop that adds one value
+//! after the other, as C compiles it with -O3; `16 lanes` is the fastest loop, whose result depends on the number of lanes.
+
+use std::hint::black_box;
+use std::io::{self, Write};
+use std::time::Instant;
+
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::Rng;
+use tributary_exact::{Accumulator, Isa, Products, Window, exact_dot, exact_sum};
+
+const VALUES: usize = 10_000_000;
+const TURNS: usize = 15;
+const MERGES: usize = 1000;
+const LANES: usize = 16;
+
+type Contender<'a> = (&'a str, Box<dyn Fn() + 'a>);
+
+fn main() -> io::Result<()> {
+    let mut random = Pcg64Mcg::new(1);
+    let mut uniform = || (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64 - 0.5;
+    let left: Vec<f64> = (0..VALUES).map(|_| uniform()).collect();
+    let right: Vec<f64> = (0..VALUES).map(|_| uniform()).collect();
+    let narrow = |values: &[f64]| values.iter().map(|&value| value as f32).collect::<Vec<_>>();
+    let (left32, right32) = (narrow(&left), narrow(&right));
+    sums("sum of 10^7 doubles", &left)?;
+    sums("sum of 10^7 floats", &left32)?;
+    let wide: Vec<f64> =
+        (0..VALUES).map(|_| f64::from_bits(random.next_u64() & !(1 << 62))).collect();
+    sums("sum of 10^7 doubles of 1,024 exponents", &wide)?;
+    dots(&left, &right, &left32, &right32)?;
+    merges(&mut random)
+}
+
+trait Plain: Copy + core::ops::Add<Output = Self> + core::ops::AddAssign + Default {}
+impl Plain for f32 {}
+impl Plain for f64 {}
+
+fn plain_sum<T: Plain>(values: &[T]) -> T {
+    values.iter().fold(T::default(), |sum, &value| sum + value)
+}
+
+fn sum_of_lanes<T: Plain>(values: &[T]) -> T {
+    let mut sums = [T::default(); LANES];
+    for values in values.chunks_exact(LANES) {
+        for (sum, &value) in sums.iter_mut().zip(values) {
+            *sum += value;
+        }
+    }
+    plain_sum(&sums)
+}
+
+fn sums<T: Plain + tributary_exact::ArrayElement>(title: &str, values: &[T]) -> io::Result<()>
+where
+    Products<T>: tributary_exact::Format<Rounded = T>,
+{
+    let one_by_one = |values: &[T]| {
+        let mut sum = Accumulator::default();
+        values.iter().for_each(|&value| sum.add(value));
+        sum.round()
+    };
+    let with = |isa| {
+        move || {
+            let mut sum = Accumulator::<T>::default();
+            sum.add_array(isa, black_box(values));
+            black_box(sum.round());
+        }
+    };
+    let contenders: [Contender<'_>; 6] = [
+        (
+            "plain",
+            Box::new(move || {
+                black_box(plain_sum(black_box(values)));
+            }),
+        ),
+        (
+            "16 lanes",
+            Box::new(move || {
+                black_box(sum_of_lanes(black_box(values)));
+            }),
+        ),
+        (
+            "exact_sum",
+            Box::new(move || {
+                black_box(exact_sum(black_box(values)));
+            }),
+        ),
+        ("exact, portable", Box::new(with(Isa::Portable))),
+        ("exact, avx2", Box::new(with(Isa::Avx2))),
+        (
+            "exact, one by one",
+            Box::new(move || {
+                black_box(one_by_one(black_box(values)));
+            }),
+        ),
+    ];
+    report(title, &contenders, VALUES)
+}
+
+fn dots(left: &[f64], right: &[f64], left32: &[f32], right32: &[f32]) -> io::Result<()> {
+    let plain = || left.iter().zip(right).fold(0.0, |sum, (&left, &right)| sum + left * right);
+    let contenders: [Contender<'_>; 2] = [
+        (
+            "plain",
+            Box::new(move || {
+                black_box(plain());
+            }),
+        ),
+        (
+            "exact_dot",
+            Box::new(move || {
+                let _ = black_box(exact_dot(left, right));
+            }),
+        ),
+    ];
+    report("dot of 10^7 doubles", &contenders, VALUES)?;
+    let (left, right) = (left32, right32);
+    let plain = || left.iter().zip(right).fold(0.0, |sum, (&left, &right)| sum + left * right);
+    let contenders: [Contender<'_>; 2] = [
+        (
+            "plain",
+            Box::new(move || {
+                black_box(plain());
+            }),
+        ),
+        (
+            "exact_dot",
+            Box::new(move || {
+                let _ = black_box(exact_dot(left, right));
+            }),
+        ),
+    ];
+    report("dot of 10^7 floats", &contenders, VALUES)
+}
+
+/// Merges of windows of four words, each with another, in the first cache.
+fn merges(random: &mut Pcg64Mcg) -> io::Result<()> {
+    let mut window = || {
+        let mut window = Window::from(1.5 + (random.next_u64() >> 40) as f64);
+        window.merge(&Window::from(2_f64.powi(-130) * 3.0)).expect("two values fit");
+        window
+    };
+    let (target, source) = (window(), window());
+    assert_eq!((target.words().len(), source.words().len()), (4, 4));
+    let target = std::cell::RefCell::new(target);
+    let merge = || {
+        let mut target = target.borrow_mut();
+        for _ in 0..MERGES {
+            target.merge(black_box(&source)).expect("the sum is small");
+        }
+    };
+    let add = || {
+        let mut sum = 0.0;
+        for _ in 0..MERGES {
+            sum += black_box(1.5);
+        }
+        black_box(sum);
+    };
+    let contenders: [Contender<'_>; 2] =
+        [("addition of doubles", Box::new(add)), ("merge", Box::new(merge))];
+    report("merge of windows of 4 words, one after the other", &contenders, MERGES)
+}
+
+fn report(title: &str, contenders: &[Contender<'_>], count: usize) -> io::Result<()> {
+    let mut output = io::stdout().lock();
+    writeln!(output, "{title}")?;
+    let mut times = vec![Vec::new(); contenders.len()];
+    for _ in 0..TURNS {
+        for ((_, run), times) in contenders.iter().zip(&mut times) {
+            let start = Instant::now();
+            run();
+            times.push(start.elapsed().as_secs_f64() * 1e9 / count as f64);
+        }
+    }
+    let medians: Vec<f64> = times.iter_mut().map(|times| median(times)).collect();
+    for ((name, _), time) in contenders.iter().zip(&medians) {
+        writeln!(output, "  {name:20} {time:7.2} ns each, ratio {:5.2}", time / medians[0])?;
+    }
+    Ok(())
+}
+
+fn median(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
