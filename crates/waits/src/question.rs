@@ -36,6 +36,12 @@ impl Question {
         }
     }
 
+    /// The other host is in this operation, too: something of it has come. A question would be one too many, and may
+    /// find the other gone, which then takes back what it sent last.
+    pub fn on_answered(&mut self, operation: u32) {
+        self.wait = Some(Wait { operation, since_ns: 0, is_asked: true });
+    }
+
     /// The question is on its way.
     pub fn on_asked(&mut self) {
         if let Some(wait) = &mut self.wait {
@@ -60,5 +66,15 @@ mod tests {
             question.on_asked();
             assert!(!question.is_due(operation, u64::MAX));
         }
+    }
+
+    #[test]
+    fn a_host_that_was_heard_of_is_not_asked() {
+        let mut question = Question::default();
+        assert!(!question.is_due(7, 0));
+        question.on_answered(7);
+        assert!(!question.is_due(7, u64::MAX));
+        assert!(!question.is_due(8, 0));
+        assert!(question.is_due(8, QUESTION_PATIENCE_NS));
     }
 }

@@ -246,6 +246,7 @@ impl InterHost for DirectLinks {
         if self.failed.is_none() {
             self.peers.say_leave();
             wait_for_grace(|| self.peers.flush() == Sent::Taken);
+            wait_for_grace(|| self.peers.may_end());
         }
     }
 }

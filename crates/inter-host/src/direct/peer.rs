@@ -39,9 +39,11 @@ pub(super) struct Peer {
     /// The payload of the held frame that was handed out last.
     pub(super) handed_out: Vec<u8>,
     /// What this host has asked it.
-    question: Question,
+    pub(super) question: Question,
     /// What it waits for this host in, and has not been compared.
     pub(super) asked: Option<Asked>,
+    /// It has asked, or said something that nobody here waited for.
+    pub(super) has_asked: bool,
     /// This host rings there, until it is called.
     ring: Option<Ring>,
     /// The host has rung here. Kept, because the end of it would say that this process is gone.
@@ -97,6 +99,7 @@ impl Peer {
             handed_out: Vec::new(),
             question: Question::default(),
             asked: None,
+            has_asked: false,
             ring: None,
             rung: None,
         }
@@ -116,6 +119,7 @@ impl Peer {
         self.link = None;
         self.is_greeted = false;
         self.has_left = false;
+        self.has_asked = false;
         if std::mem::take(&mut self.stands_by) {
             self.contact.on_forgotten();
         }
@@ -217,7 +221,10 @@ impl Peer {
                     self.held = Some((part, frame.payload.to_vec()));
                     self.stands_by = false;
                 }
-                Said::Waits(call) => self.asked = Some(Asked { call, is_behind_frames: true }),
+                Said::Waits(call) => {
+                    self.asked = Some(Asked { call, is_behind_frames: true });
+                    self.has_asked = true;
+                }
                 Said::Leaves => self.has_left = true,
             }
         }
@@ -229,6 +236,15 @@ impl Peer {
         if self.question.is_due(call.number.0, now_ns) && self.say_waiting(edge, call.question()) {
             self.question.on_asked();
         }
+    }
+
+    /// Discards what has come. What is unread when a link ends makes the kernel reset it, and take back what the other
+    /// host has yet to get. `true` once the link may end: at once, or, if the host has asked and may do so again, when
+    /// its kernel has all.
+    pub(super) fn may_end(&mut self) -> bool {
+        let Some(link) = &mut self.link else { return true };
+        self.has_asked |= discard(link);
+        !self.has_asked || is_out(link)
     }
 
     /// Says in which call this host waits, over whatever leads there. Whether it could.
@@ -396,13 +412,15 @@ fn verdict_in(
     None
 }
 
+/// Reads and forgets frames. Whether there were any.
+fn discard(link: &mut TcpLink) -> bool {
+    let frames = (0..DISCARDED_FRAMES_MAX).take_while(|_| matches!(link.receive(), Ok(Some(_))));
+    frames.count() > 0
+}
+
 /// One round of getting out what `link` has taken, while input is discarded. `true` once the other end's kernel has it.
 fn is_out(link: &mut TcpLink) -> bool {
-    for _ in 0..DISCARDED_FRAMES_MAX {
-        if !matches!(link.receive(), Ok(Some(_))) {
-            break;
-        }
-    }
+    discard(link);
     link.flush() != Ok(Sent::Full) && link.unacknowledged_bytes() == 0
 }
 

@@ -175,6 +175,7 @@ impl Peers {
             self.has_rest = true;
         }
         if let Some((part, payload)) = peer.held.take() {
+            peer.question.on_answered(part.operation.0);
             peer.handed_out = payload;
             return Ok(Some((part, &peer.handed_out)));
         }
@@ -189,10 +190,14 @@ impl Peers {
             Err(error) => return Err(failure_of(host, &identity, error)),
         };
         match message_from(host, &identity, &frame.header)? {
-            Said::Part(part) => Ok(Some((part, frame.payload))),
+            Said::Part(part) => {
+                peer.question.on_answered(part.operation.0);
+                Ok(Some((part, frame.payload)))
+            }
             // What follows is read in the next round.
             Said::Waits(call) => {
                 peer.asked = Some(Asked { call, is_behind_frames: true });
+                peer.has_asked = true;
                 Ok(None)
             }
             // As above.
@@ -342,6 +347,12 @@ impl Peers {
         }
         self.has_rest = all == Sent::Full;
         all
+    }
+
+    /// Whether all links may end; one round of what has to be done before.
+    pub(super) fn may_end(&mut self) -> bool {
+        let waiting = self.peers.iter_mut().filter_map(|peer| (!peer.may_end()).then_some(()));
+        waiting.count() == 0
     }
 
     /// Says `Leave` on every link that has room for it.

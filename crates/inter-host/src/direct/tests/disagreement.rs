@@ -1,6 +1,7 @@
 //! Goal: hosts that call different operations all get an error that tells two calls, and none waits for ever. Method: one
 //! of four hosts calls something else, and then all call barriers.
 
+use tributary_waits::question::QUESTION_PATIENCE_NS;
 use tributary_wire::frame::{Called, Disagreement};
 
 use super::*;
@@ -151,5 +152,44 @@ fn a_host_that_is_late_is_asked_and_goes_on() {
             outcome
         });
         assert_eq!(outcomes, [Ok(()); HOSTS as usize]);
+    }
+}
+
+/// Lengths of which the kernel takes more than the other end's has room for, so that the rest is with the sender's when it
+/// leaves.
+const KEPT_BY_THE_SENDER: [usize; 4] = [20_000, 40_000, 80_000, 160_000];
+
+/// The others ask while the root is late. It has no reason to read that before it leaves.
+#[test]
+fn a_root_that_was_late_and_leaves_takes_nothing_back() {
+    const LATE: Duration = Duration::from_nanos(3 * QUESTION_PATIENCE_NS);
+    for elements in KEPT_BY_THE_SENDER {
+        let (hosts, _) = listening(2, AlgorithmChoice::Linear, identities()[0]);
+        let outcomes = on_all(hosts, move |host, mut links| {
+            run(&mut links, Collective::Barrier)?;
+            let mut vector = vec![host as f32; elements];
+            if host == 0 {
+                std::thread::sleep(LATE);
+            }
+            let operation = operation_of(&links, Collective::Broadcast { root: 0 }, &mut vector);
+            // SAFETY: the vector lives until the operation is over or has failed.
+            unsafe { links.start(&operation)? };
+            let began = std::time::Instant::now();
+            let mut is_asleep = false;
+            while !links.poll()? {
+                links.sleep(Duration::from_millis(5));
+                links.check();
+                // Not scheduled while the root sends and leaves.
+                if host == 1
+                    && !std::mem::replace(&mut is_asleep, began.elapsed() > LATE / 2)
+                    && is_asleep
+                {
+                    std::thread::sleep(LATE);
+                }
+            }
+            links.leave();
+            Ok::<_, Abort>(vector.iter().all(|element| *element == 0.0))
+        });
+        assert!(outcomes.iter().all(|outcome| *outcome == Ok(true)), "{elements}: {outcomes:?}");
     }
 }
