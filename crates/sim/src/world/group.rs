@@ -112,7 +112,7 @@ enum Multicast {
 #[derive(Debug)]
 pub(super) struct Group {
     multicast: Multicast,
-    /// Who listens to the group's address.
+    /// The members that listen to the group's address.
     listeners: Vec<(Listener, Vertex)>,
     /// Whether `copies` lead from the root to all that listen.
     is_planted: bool,

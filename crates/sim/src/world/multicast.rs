@@ -1,7 +1,7 @@
 //! Datagrams of groups whose nodes run on hosts, and their results by multicast, as in the product.
 //!
 //! Results to a group's address leave the root once. Each switch passes them on over every link behind which somebody
-//! listens. Whoever listens says so to its node, which then leaves out the reliable copy.
+//! listens. A member that listens says so to its node, which then leaves out the reliable copy.
 
 use core::num::NonZeroU16;
 
