@@ -41,7 +41,7 @@ pub struct Terms {
     pub hosts_per_core: u32,
 }
 
-/// Who folds the contributions of a group.
+/// Which members fold the contributions of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Folding {
     /// Each member, all of them.
@@ -53,7 +53,7 @@ pub enum Folding {
 /// How a level is carried out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LevelChoice {
-    /// Who folds.
+    /// Which members fold.
     pub folding: Folding,
     /// What carries contributions.
     pub carrier: Carrier,

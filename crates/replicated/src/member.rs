@@ -252,7 +252,7 @@ impl Member {
         }
     }
 
-    /// Gives a place to an operation. Whoever has begun it has completed the one a window before, which all began
+    /// Gives a place to an operation. A member that has begun it has completed the one a window before, which all began
     /// after they had completed the one two windows before: nobody asks about that any more.
     fn open(&mut self, number: u64) {
         let place = self.place(number);

@@ -30,9 +30,9 @@ pub(crate) struct Operation {
     pub(crate) present: Members,
     /// Of whom nothing is taken any more: others were told that it is lacking.
     pub(crate) cut: Members,
-    /// Who was asked for a contribution.
+    /// The members that were asked for a contribution.
     pub(crate) asked: Members,
-    /// Who is to be sent this member's contribution, and who the sum, as soon as it is there.
+    /// The members that are to be sent this member's contribution, and those that are to be sent the sum, as soon as it is there.
     pub(crate) owed: Members,
     pub(crate) owed_sum: Members,
     /// Dead members whose contributions the others were asked for.

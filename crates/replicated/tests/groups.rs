@@ -21,9 +21,9 @@ struct Case {
     operations: u64,
     loss: f64,
     len_bytes: u32,
-    /// Who is killed, and when.
+    /// The members that are killed, and when.
     kills: Vec<(u8, u64)>,
-    /// Who calls something else, in which operation.
+    /// The members that call something else, and in which operation.
     odd_ones: Vec<(u8, u64)>,
 }
 

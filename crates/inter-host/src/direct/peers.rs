@@ -358,10 +358,10 @@ impl Peers {
     /// Says `Leave` on every link that has room for it.
     pub(super) fn say_leave(&mut self) {
         let edge = self.edge();
-        // Whoever has rung is told, too.
+        // Hosts that have rung are told, too.
         self.accept();
         for peer in &mut self.peers {
-            // Who can't hear it either failed or has to be told of a failure, not of a graceful close.
+            // A host that can't hear it either failed or has to be told of a failure, not of a graceful close.
             let _ = peer.say(edge, Message::Leave, &[]);
             let _ = peer.answer_ring(edge, Message::Leave);
         }
