@@ -63,7 +63,7 @@ $(TORCH_STAMP):
 		{ echo "test-torch: torch $(TORCH_VERSION) can't be installed; nothing of tests/torch was tried" >&2; exit 1; }
 	@touch $@
 
-# The wheel that is tested: of this machine, or with TORCH_WHEEL=wheel the one for others.
+# What makes the wheel that is tested: one of this machine. With TORCH_WHEEL= it is the one that lies in build/wheels.
 TORCH_WHEEL := wheel-here
 .PHONY: torch torch-venv test-torch bench-torch
 torch: $(TORCH_STAMP)
