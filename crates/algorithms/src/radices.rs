@@ -31,6 +31,9 @@ impl Radices {
     /// first. None if a radix would not be within 2 to 255.
     #[must_use]
     pub fn even(ranks: u32, levels: usize) -> Option<Self> {
+        if levels > LEVELS_MAX {
+            return None;
+        }
         let fits = |radix: u64, larger: usize| {
             let [larger_ones, others] = [larger, levels - larger].map(|count| count as u32);
             let product = (radix + 1).saturating_pow(larger_ones);
@@ -38,11 +41,8 @@ impl Radices {
         };
         let radix = (1..=254).find(|radix| fits(*radix, levels))?;
         let larger = (0..=levels).find(|larger| fits(radix, *larger))?;
-        let radices: ArrayVec<u32, LEVELS_MAX> = (0..levels)
-            .map(|level| radix as u32 + u32::from(level < larger))
-            .take(LEVELS_MAX)
-            .collect();
-        if levels > LEVELS_MAX { None } else { Self::new(&radices) }
+        let radix_of = |level| radix as u32 + u32::from(level < larger);
+        Self::new(&(0..levels).map(radix_of).collect::<ArrayVec<u32, LEVELS_MAX>>())
     }
 
     /// Every [even](Self::even) choice for so many ranks with no radix above `radix_max`: with few levels first.
