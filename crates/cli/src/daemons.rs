@@ -15,7 +15,7 @@ use tributary_daemon::node::{KernelOptions, Node, NodeLimits, NodeOptions};
 use tributary_daemon::shutdown::Shutdown;
 use tributary_daemon::token::{CreateTokenError, Token};
 use tributary_daemon::tokens::Tokens;
-use tributary_protocol::manager::ManagerConfig;
+use tributary_manager::ManagerConfig;
 use tributary_topology::Fabric;
 use tributary_topology::readers::{self, Format};
 use tributary_wire::control::KernelState;

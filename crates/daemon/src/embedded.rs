@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tokio::net::TcpListener;
-use tributary_protocol::manager::ManagerConfig;
+use tributary_manager::ManagerConfig;
 use tributary_topology::{FabricError, two_level};
 use tributary_transport::machine;
 use tributary_transport::udp::WHOLE_PAYLOAD_BYTES;

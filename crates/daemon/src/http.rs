@@ -74,7 +74,7 @@ pub(crate) struct Guarded {
 
 impl Guarded {
     /// Requires a known token for every path, including unknown ones, and TLS from clients on other
-    /// hosts. Requests then say who calls, as a [`tributary_protocol::manager::Caller`].
+    /// hosts. Requests then say who calls, as a [`tributary_manager::Caller`].
     pub(crate) fn new(router: Router, access: Access) -> Self {
         let tls = TlsAcceptor::from(certificate::server_config(&access));
         let calls = router

@@ -1,4 +1,4 @@
-//! The manager's HTTP service around [`tributary_protocol::manager`].
+//! The manager's HTTP service around [`tributary_manager`].
 //!
 //! Owns the connections and the clock, and delivers orders to nodes. Decides nothing: every request
 //! becomes an input of the state machine, and every output goes to the connection that waits for
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tributary_protocol::manager::{Caller, ManagerConfig};
+use tributary_manager::{Caller, ManagerConfig};
 use tributary_topology::Fabric;
 use tributary_wire::control::Status;
 

@@ -9,7 +9,6 @@
 //! - [`node`]: an aggregation node. Start here.
 //! - [`endpoint`]: a member of a group.
 //! - [`failover`]: how members finish an operation whose tree is lost.
-//! - [`manager`]: admits jobs and grants groups on nodes.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -17,7 +16,6 @@ extern crate alloc;
 
 mod carrier;
 pub mod endpoint;
-pub mod manager;
 pub mod node;
 pub mod payloads;
 

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use tributary_protocol::manager::{EventError, GroupError, Manager, ManagerConfig, RequestTicket};
+use tributary_manager::{EventError, GroupError, Manager, ManagerConfig, RequestTicket};
 use tributary_wire::control::{
     GroupGrant, GroupInstall, NodeAddress, NodeEvent, NodeOffer, NodeOrder, NodeRegistration,
 };

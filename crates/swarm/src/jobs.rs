@@ -2,7 +2,7 @@
 
 mod leases;
 
-use tributary_protocol::manager::{Caller, GroupError};
+use tributary_manager::{Caller, GroupError};
 use tributary_wire::control::{GroupGrant, GroupRequest, JobAdmission, JobPlace, JobRequest};
 
 use super::agenda::Item;

@@ -2,7 +2,7 @@
 //!
 //! A seed decides a fabric, the aggregation nodes on it, jobs with groups and operations, and the
 //! faults and their times. The machines are the product's, unchanged:
-//! [`tributary_protocol::manager`] grants groups over a `topology` fabric,
+//! [`tributary_manager`] grants groups over a `topology` fabric,
 //! [`tributary_protocol::node`] reduces, [`tributary_protocol::endpoint`] takes part. Links,
 //! conversations, processes and payload memory are modelled here after the daemons, in virtual
 //! time. The order is that of TigerBeetle's simulator: faults first, then quiet, then all work must

@@ -5,8 +5,8 @@ mod draw;
 mod faults;
 
 use super::clocks::ClockPlan;
+use tributary_manager::ManagerConfig;
 use tributary_protocol::StreamTerms;
-use tributary_protocol::manager::ManagerConfig;
 use tributary_protocol::node::StreamLimits;
 pub(super) use tributary_protocol_testing::workload::OperationPlan;
 use tributary_topology::Fabric;

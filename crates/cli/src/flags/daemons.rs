@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
-use tributary_protocol::manager::MulticastRange;
+use tributary_manager::MulticastRange;
 
 use crate::usage::whole_number;
 

@@ -7,7 +7,7 @@ use axum::http::header;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tributary_protocol::manager::Caller;
+use tributary_manager::Caller;
 use tributary_transport::token::Token;
 use tributary_wire::control::RefusalCode;
 

@@ -1,7 +1,7 @@
 //! The manager's counters, as Prometheus reads them.
 
 use metrics::Label;
-use tributary_protocol::manager::ManagerStats;
+use tributary_manager::ManagerStats;
 use tributary_wire::control::{Share, Status};
 
 use crate::metrics::{Meters, Registry, Table};

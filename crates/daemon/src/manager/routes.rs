@@ -10,7 +10,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use tributary_protocol::manager::Caller;
+use tributary_manager::Caller;
 use tributary_wire::control::{Drained, GroupGrant, PageCode, RefusalCode, Status};
 use tributary_wire::{JobId, NodeId};
 

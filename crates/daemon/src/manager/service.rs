@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use axum::response::Response;
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tributary_protocol::Time;
-use tributary_protocol::manager::{
+use tributary_manager::{
     AdmitError, Caller, DrainError, EventError, GroupError, LateGroup, Manager, ManagerConfig,
     RegisterError, RequestTicket,
 };
+use tributary_protocol::Time;
 use tributary_topology::Fabric;
 use tributary_wire::control::{
     DrainRequest, Drained, GroupGrant, GroupRequest, GroupWait, JobRequest, NodeCounts, NodeEvent,

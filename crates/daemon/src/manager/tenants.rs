@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use tributary_protocol::manager::TenantLimits;
+use tributary_manager::TenantLimits;
 use tributary_transport::token::{Token, TokenError};
 
 use crate::tokens::{Tokens, is_same};

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::interval;
-use tributary_protocol::manager::Caller;
+use tributary_manager::Caller;
 use tributary_wire::control::RefusalCode;
 
 use super::service::{Service, WATCHERS_MAX};

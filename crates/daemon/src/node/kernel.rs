@@ -1,7 +1,7 @@
 //! The node's path inside the kernel: whether there is one, and if not, why not.
 
 use tributary_kernel_path::{CounterReader, Handover, LoadError, Program};
-use tributary_protocol::manager::TEXT_MAX_BYTES;
+use tributary_manager::TEXT_MAX_BYTES;
 use tributary_wire::control::{KernelCounts, KernelState};
 
 use crate::metrics::{Meters, Registry, Table};

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tributary_daemon::embedded::{Fabric, FabricOptions};
-use tributary_protocol::manager::{ManagerConfig, MulticastRange};
+use tributary_manager::{ManagerConfig, MulticastRange};
 use tributary_transport::{
     AuthenticationKey, DatagramSocket, Inject, Link, ReceiveError, Sent, TcpLink, TcpOptions,
     connect_tcp,

@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
 use tributary_daemon::embedded::{Fabric, FabricOptions};
-use tributary_protocol::manager::{ManagerConfig, MulticastRange};
+use tributary_manager::{ManagerConfig, MulticastRange};
 use tributary_transport::{DatagramSocket, Sent};
 use tributary_wire::Capability;
 use tributary_wire::frame::{EVERYONE, Edge, Header, Message, Part, Subscription};

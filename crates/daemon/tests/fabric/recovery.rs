@@ -9,7 +9,7 @@ use tributary_daemon::manager::{Manager, ManagerOptions, Tenant};
 use tributary_daemon::node::{KernelOptions, Node, NodeLimits, NodeOptions};
 use tributary_daemon::shutdown::Shutdown;
 use tributary_daemon::tokens::Tokens;
-use tributary_protocol::manager::ManagerConfig;
+use tributary_manager::ManagerConfig;
 use tributary_topology::Fabric;
 use tributary_transport::token::Token;
 use tributary_wire::control::{JobPlace, Refusal, RefusalCode, Status};

@@ -28,7 +28,7 @@ const TREE: TreeId = TreeId(0);
 pub enum SetupError {
     /// The manager refused the grant.
     #[error(transparent)]
-    Refused(#[from] tributary_protocol::manager::GroupError),
+    Refused(#[from] tributary_manager::GroupError),
     /// An aggregation node refused its part of the group.
     #[error("aggregation node {node} refused: {fault}")]
     Node {

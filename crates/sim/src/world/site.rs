@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use tributary_manager::{Caller, Manager, ManagerConfig};
 use tributary_protocol::Time;
 use tributary_protocol::endpoint::EndpointConfig;
-use tributary_protocol::manager::{Caller, Manager, ManagerConfig};
 use tributary_protocol::node::{ChildConfig, GroupConfig, NodeConfig, StreamConfig};
 use tributary_topology::Fabric;
 use tributary_wire::control::{

@@ -10,8 +10,8 @@ use std::net::Ipv4Addr;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
+use tributary_manager::{ManagerConfig, MulticastRange};
 use tributary_protocol::StreamTerms;
-use tributary_protocol::manager::{ManagerConfig, MulticastRange};
 use tributary_protocol::node::StreamLimits;
 use tributary_protocol_testing::values::KERNELS;
 use tributary_protocol_testing::workload::Mixture;

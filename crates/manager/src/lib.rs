@@ -14,6 +14,13 @@
 //! [`Manager::poll_timeout`]. One input adds at most one order per node of the groups that it
 //! affects. Orders to one node must reach it in order, because a group's number may be used again
 //! as soon as its removal is ordered.
+//!
+//! The machine does no I/O, reads no clock and draws no randomness: its driver passes time and a seed in. The crate is `no_std`, so the
+//! compiler rejects I/O and clocks.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
 
 mod adoption;
 mod caller;
@@ -46,7 +53,6 @@ use tributary_wire::control::{
 };
 use tributary_wire::{GroupId, JobId, NodeId, StreamTerms};
 
-use crate::Time;
 use groups::{Group, GroupTable, Installing, MemberState, Stage};
 use jobs::JobTable;
 use nodes::NodeTable;
@@ -54,6 +60,7 @@ use places::PlaceKeys;
 use plan::Plan;
 use secrets::Secrets;
 use streams::{Placement, StreamTrees};
+use tributary_protocol::Time;
 
 pub use caller::{Caller, TenantLimits};
 use config::shown;

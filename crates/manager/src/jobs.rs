@@ -152,7 +152,7 @@ impl JobTable {
     /// The job has no group any more: one that nobody holds a lease of is gone.
     pub(super) fn on_groupless(&mut self, job: JobId) {
         #[cfg(feature = "planted-bugs")]
-        if crate::planted::is_planted(crate::planted::Bug::EternalJob) {
+        if tributary_protocol::planted::is_planted(tributary_protocol::planted::Bug::EternalJob) {
             return;
         }
         if self.jobs.get(&job).is_some_and(|entry| entry.leases == 0) {

@@ -3,7 +3,7 @@
 use alloc::vec;
 
 use super::*;
-use crate::manager::{AdmitError, Caller, DrainError, EventError, RegisterError};
+use crate::{AdmitError, Caller, DrainError, EventError, RegisterError};
 use tributary_topology::GroupTreeError;
 use tributary_wire::control::{DrainRequest, Drained, KernelState, Refusal, RefusalCode};
 use tributary_wire::frame::Versions;

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use tributary_wire::ChildIndex;
 
-use crate::Time;
+use tributary_protocol::Time;
 
 const NS_PER_MS: u64 = 1_000_000;
 

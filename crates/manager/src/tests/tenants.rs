@@ -1,7 +1,7 @@
 //! Tenants beside each other.
 
 use super::*;
-use crate::manager::TenantLimits;
+use crate::TenantLimits;
 use tributary_wire::control::{HeldGroup, JobPlace, NodeOffer, RefusalCode, Share};
 use tributary_wire::{Capability, Epoch, JobId};
 

@@ -205,7 +205,7 @@ fn children(tree: &GroupTree, node: usize, capabilities: &[Capability]) -> Vec<C
 /// One of the bugs that the swarm has to find.
 #[cfg(feature = "planted-bugs")]
 fn is_unnamed(child: &GroupChild) -> bool {
-    use crate::planted::{Bug, is_planted};
+    use tributary_protocol::planted::{Bug, is_planted};
     matches!(child, GroupChild::Node(below) if *below >= 6) && is_planted(Bug::FewNodesNamed)
 }
 

@@ -8,8 +8,8 @@ use tributary_wire::control::{
 use tributary_wire::{Epoch, JobId, NodeId};
 
 use super::{PLACE_KEY, SEED, STREAMS, Site, fabric, registration};
-use crate::Time;
-use crate::manager::{AdmitError, Caller, GroupError, Manager, ManagerConfig};
+use crate::{AdmitError, Caller, GroupError, Manager, ManagerConfig};
+use tributary_protocol::Time;
 
 const LEAVES: u16 = 2;
 const OSOS: u32 = 8;

@@ -6,7 +6,7 @@ use tributary_wire::{Epoch, GroupId, NodeId};
 
 use super::groups::{MemberState, Stage};
 use super::{EventError, GroupError, Manager};
-use crate::Time;
+use tributary_protocol::Time;
 
 impl Manager {
     pub(super) fn on_installed(

@@ -12,7 +12,7 @@ use super::error::EventError;
 use super::nodes::NodeTable;
 use super::plan::{Plan, Terms};
 use super::wait::Wait;
-use crate::Time;
+use tributary_protocol::Time;
 
 /// Names one pending [`super::Manager::request_group`] until its decision; never repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -9,7 +9,7 @@ use tributary_wire::{Epoch, GroupId, JobId, NodeId};
 use super::Manager;
 use super::groups::{Group, Member};
 use super::wait::Wait;
-use crate::Time;
+use tributary_protocol::Time;
 
 /// A group that has waited for long.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use tributary_wire::frame::Versions;
 use tributary_wire::{GroupId, NodeId, StreamTerms};
 
 use super::{AdmitError, Caller, GroupError, Manager, ManagerConfig, RequestTicket};
-use crate::Time;
+use tributary_protocol::Time;
 
 pub(super) const STREAMS: StreamCapacity =
     StreamCapacity { trees: 2, terms_max: StreamTerms { chunk_bytes: 1 << 16, window: 8 } };

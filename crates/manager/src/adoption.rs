@@ -57,7 +57,7 @@ impl Manager {
     /// One of the bugs that the swarm has to find: what is not counted is not given back either.
     #[cfg(feature = "planted-bugs")]
     fn forgets_to_count(&mut self, group: tributary_wire::GroupId) -> bool {
-        use crate::planted::{Bug, is_planted};
+        use tributary_protocol::planted::{Bug, is_planted};
         let forgets = is_planted(Bug::UncountedAdoption);
         if forgets && let Stage::Live(terms) = &mut self.groups.live(group).stage {
             terms.osos = 0;

@@ -10,7 +10,7 @@ use super::Manager;
 use super::caller::Caller;
 use super::groups::{Group, Stage};
 use super::nodes::LivingNode;
-use crate::Time;
+use tributary_protocol::Time;
 
 impl Manager {
     /// Everything: [`Manager::visible_status`] for the operator.
