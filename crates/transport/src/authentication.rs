@@ -85,13 +85,6 @@ impl AuthenticationKey {
         hasher.write(payload);
         AuthenticationCode(hasher.finish128().as_bytes())
     }
-
-    /// Whether `frame` carries the code that this key makes for it.
-    #[must_use]
-    pub fn authenticates(&self, frame: &crate::Frame<'_>) -> bool {
-        // A header has one encoding only, so this is what arrived.
-        frame.code.is_some_and(|code| self.code(&frame.header.encode(), frame.payload) == code)
-    }
 }
 
 impl std::fmt::Debug for AuthenticationKey {

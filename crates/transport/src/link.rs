@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tributary_wire::frame::{HEADER_BYTES, Header, MAGIC};
 
-use crate::{AcceptError, AuthenticationCode, ReceiveError, SendError};
+use crate::{AcceptError, AuthenticationCode, AuthenticationKey, ReceiveError, SendError};
 
 /// What became of a frame that was offered to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,15 @@ pub struct Frame<'a> {
     /// ([`TcpLink::authenticate`](crate::TcpLink::authenticate)) has checked it; otherwise the
     /// owner of the key must, before it uses any other field.
     pub code: Option<AuthenticationCode>,
+}
+
+impl AuthenticationKey {
+    /// Whether `frame` carries the code that this key makes for it.
+    #[must_use]
+    pub fn authenticates(&self, frame: &Frame<'_>) -> bool {
+        // A header has one encoding only, so this is what arrived.
+        frame.code.is_some_and(|code| self.code(&frame.header.encode(), frame.payload) == code)
+    }
 }
 
 /// One end of a point-to-point, bidirectional, ordered, reliable channel for frames.

@@ -9,10 +9,10 @@ mod called;
 mod layout;
 mod shape;
 mod stream;
+mod target;
 mod version;
 
 use core::num::NonZeroU16;
-use core::ops::Range;
 
 use crate::{
     Capability, ChildIndex, EndpointId, Epoch, GroupId, OperationNumber, SegmentIndex, Sequence,
@@ -22,8 +22,9 @@ use crate::{
 pub use authentication::{CODE_BYTES, announces_code, announcing_code, without_code};
 pub use called::{Called, Disagreement, Waiting};
 pub use layout::CAPABILITY_OFFSET;
-pub use shape::{Shape, ShapeError};
+pub use shape::{PAYLOAD_BYTES_MAX, Shape, ShapeError};
 pub use stream::{STREAM_BYTES_MAX, StreamRequest, StreamShape, StreamShapeError};
+pub use target::Target;
 pub use version::{Version, Versions};
 
 /// First four bytes of every frame: `TRIB`.
@@ -31,9 +32,6 @@ pub const MAGIC: [u8; 4] = *b"TRIB";
 
 /// Size of the header.
 pub const HEADER_BYTES: usize = 64;
-
-/// Longest payload that a frame may announce. Every receiver can hold this much.
-pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
 /// A frame's header, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,75 +184,6 @@ impl Part {
     #[must_use]
     pub const fn payload_bytes(&self) -> usize {
         if self.has_data { self.shape.bytes() } else { 0 }
-    }
-}
-
-/// Where a result goes. Members that are not targets get a completion without data.
-///
-/// If the group has a multicast address, results for all members go there too. `docs/wire.md`
-/// reserves a code for a target that is a multicast address alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// Every member.
-    All,
-    /// One member.
-    Member(EndpointId),
-    /// The external receiver.
-    ExternalReceiver,
-    /// Every member and the external receiver.
-    AllAndExternalReceiver,
-    /// One member and the external receiver.
-    MemberAndExternalReceiver(EndpointId),
-}
-
-impl Target {
-    /// Whether every member is a target.
-    #[must_use]
-    pub const fn is_all(self) -> bool {
-        matches!(self, Self::All | Self::AllAndExternalReceiver)
-    }
-
-    /// The one member that is a target, if there is one.
-    #[must_use]
-    pub const fn member(self) -> Option<EndpointId> {
-        match self {
-            Self::Member(member) | Self::MemberAndExternalReceiver(member) => Some(member),
-            Self::All | Self::ExternalReceiver | Self::AllAndExternalReceiver => None,
-        }
-    }
-
-    /// Whether the external receiver is a target.
-    #[must_use]
-    pub const fn has_external_receiver(self) -> bool {
-        matches!(
-            self,
-            Self::ExternalReceiver
-                | Self::AllAndExternalReceiver
-                | Self::MemberAndExternalReceiver(_)
-        )
-    }
-
-    /// Whether a stream's result may go there. A stream's memory belongs to the next group as soon as
-    /// all members are done with it, so no external receiver may still need a result there.
-    #[must_use]
-    pub const fn takes_streams(self) -> bool {
-        !self.has_external_receiver()
-    }
-
-    /// Whether any of these members is a target.
-    #[must_use]
-    pub fn is_among(self, members: &Range<EndpointId>) -> bool {
-        self.is_all() || self.member().is_some_and(|member| members.contains(&member))
-    }
-
-    /// The same target, and the external receiver too.
-    #[must_use]
-    pub const fn with_external_receiver(self) -> Self {
-        match self {
-            Self::All => Self::AllAndExternalReceiver,
-            Self::Member(member) => Self::MemberAndExternalReceiver(member),
-            other => other,
-        }
     }
 }
 

@@ -95,7 +95,7 @@ impl Header {
         if raw.magic != MAGIC {
             return Err(DecodeError::BadMagic(raw.magic));
         }
-        let version = Version::read(raw.version)?;
+        let version = Version::read(raw.version).ok_or(DecodeError::BadVersion(raw.version))?;
         let message = raw.message()?;
         let edge = Edge {
             group: GroupId(raw.group.get()),

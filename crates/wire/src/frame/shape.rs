@@ -1,7 +1,9 @@
 //! What one segment's elements are and how they combine.
 
-use super::PAYLOAD_BYTES_MAX;
 use crate::{Datatype, Operator};
+
+/// Longest payload that a frame may announce. Every receiver can hold this much.
+pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
 /// What one segment's elements are and how they combine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Stream requests, and the shape of a streamed vector.
 
-use super::Target;
 use super::shape::impl_elements;
+use super::target::Target;
 use crate::{Datatype, OperationNumber, Operator};
 
 /// Longest vector of one stream: 2 GiB. A longer one is several streams.

@@ -6,8 +6,6 @@
 
 use core::fmt;
 
-use super::DecodeError;
-
 /// The version of a frame's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "control", derive(serde::Serialize, serde::Deserialize))]
@@ -33,13 +31,9 @@ impl Version {
     /// The version that builds speak which say nothing of versions to the manager, or hear nothing from it.
     pub const UNSAID: Self = Self(2);
 
-    /// Checks a frame's version.
-    ///
-    /// # Errors
-    /// If this build does not read it.
-    pub(super) fn read(number: u8) -> Result<Self, DecodeError> {
-        let version = Self(number);
-        if READ.contains(version) { Ok(version) } else { Err(DecodeError::BadVersion(number)) }
+    /// The version that a frame has; none if this build does not read it.
+    pub(super) fn read(number: u8) -> Option<Self> {
+        Some(Self(number)).filter(|version| READ.contains(*version))
     }
 }
 
