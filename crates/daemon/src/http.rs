@@ -7,6 +7,7 @@ pub(crate) mod answer;
 pub(crate) mod bodies;
 mod certificate;
 pub(crate) mod health;
+mod limits;
 mod scheme;
 mod stalls;
 #[cfg(test)]
@@ -35,25 +36,9 @@ use crate::liveness::watch_host;
 use crate::shutdown::Shutdown;
 use access::{Access, Place, authorize};
 use answer::Refused;
+use limits::{LIMITS, Limits};
 use scheme::Scheme;
 use stalls::Unstalled;
-
-/// Limits of connections.
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    /// Connections at once, including those in a handshake; others wait in the listener's queue.
-    connections: usize,
-    /// How long a client may take for the TLS handshake, and again for a request's head.
-    head_within: Duration,
-    /// How long a client may leave an answer unread.
-    unread_within: Duration,
-}
-
-const LIMITS: Limits = Limits {
-    connections: 16_384,
-    head_within: Duration::from_secs(10),
-    unread_within: Duration::from_secs(30),
-};
 
 /// What is read ahead of a connection, and most bytes of a request's head.
 const READ_AHEAD_BYTES_MAX: usize = 32 << 10;

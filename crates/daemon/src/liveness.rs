@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use tokio::net::TcpStream;
+use tokio::time::{Interval, MissedTickBehavior, interval};
 use tributary_transport::{HostProbes, OsError};
 
 /// Both sides send something at least this often.
@@ -31,6 +32,13 @@ const PROBES: HostProbes = HostProbes {
     probes_max: 3,
     unacknowledged_max: Some(Duration::from_secs(8)),
 };
+
+/// Ticks at this interval. Ticks that were missed are not made up for.
+pub(crate) fn every(period: Duration) -> Interval {
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
 
 /// Lets the kernel end the connection when the other host is gone.
 ///

@@ -10,6 +10,7 @@ mod arenas;
 mod call;
 mod commands;
 mod control;
+mod counters;
 mod data;
 mod holdings;
 mod kernel;

@@ -13,10 +13,11 @@ use tributary_wire::control::RefusalCode;
 
 use super::answer::Refused;
 use super::bodies::BodyRoom;
+use super::limits::LIMITS;
 use crate::tokens::Tokens;
 
 /// Connections that one tenant, or the readers, may have at once: a quarter of all that a daemon takes.
-pub(super) const CONNECTIONS_MAX: usize = super::LIMITS.connections / 4;
+pub(super) const CONNECTIONS_MAX: usize = LIMITS.connections / 4;
 
 /// What a token is good for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use tributary_protocol::node::NodeStats;
 use tributary_transport::Unqueued;
 use tributary_wire::control::NodeCounts;
 
+use super::counters::Counters;
 use super::kernel::CountsReader;
-use super::meters::Counters;
 
 /// The counts so far. Each is read by itself, so they need not fit each other exactly.
 #[derive(Default)]

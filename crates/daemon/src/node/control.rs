@@ -3,6 +3,7 @@
 //! Groups outlive a session: they need no manager. The node tells the next one what it holds
 //! ([`Holdings`]), and that one orders what it does not want to be removed.
 
+mod error;
 mod orders;
 mod reports;
 mod surveys;
@@ -13,16 +14,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
+use tokio::time::sleep;
 use tributary_wire::control::{GroupWait, NodeEvent, NodeOrder, NodeRegistration};
 
 use super::activity::Activity;
-use super::call::{CallError, Caller};
+use super::call::Caller;
 use super::commands::{LoopGone, Orders};
 use super::holdings::Holdings;
-use super::lines::{LineError, Lines};
-use crate::liveness::MANAGER_SILENCE_MAX;
+use super::lines::Lines;
 use crate::shutdown::Shutdown;
+use error::SessionError;
 use orders::{Forwarder, next_order};
 use reports::Reporter;
 use surveys::Surveyor;
@@ -46,23 +47,6 @@ pub(super) struct Control {
     /// Whether a manager has the node registered.
     pub(super) is_registered: Arc<AtomicBool>,
     pub(super) shutdown: Shutdown,
-}
-
-/// Why a session ended.
-#[derive(Debug, thiserror::Error)]
-enum SessionError {
-    #[error(transparent)]
-    Call(#[from] CallError),
-    #[error("orders: {0}")]
-    Line(#[from] LineError),
-    #[error("the manager has been silent for {MANAGER_SILENCE_MAX:?}")]
-    Silent,
-    #[error("the manager's first order is not a registration")]
-    NotRegistered,
-    #[error("group {group} install: {source}")]
-    Connector { group: u32, source: tokio::task::JoinError },
-    #[error(transparent)]
-    LoopGone(#[from] LoopGone),
 }
 
 impl Control {
@@ -144,10 +128,4 @@ impl Control {
             ended = surveyor.run() => ended,
         }
     }
-}
-
-fn every(period: Duration) -> Interval {
-    let mut ticks = interval(period);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticks
 }

@@ -9,8 +9,9 @@ mod datagrams;
 mod groups;
 mod installed;
 mod kernel;
-mod strangers;
+mod removals;
 mod traffic;
+mod unknown_senders;
 mod waiting;
 mod waits;
 
@@ -31,14 +32,15 @@ use tributary_wire::GroupId;
 
 use super::arenas::Arenas;
 use super::commands::{Answers, Command};
+use super::counters::Counters;
 use super::kernel::KernelPath;
 use super::links::Links;
-use super::meters::{Counters, DataMeters};
+use super::meters::DataMeters;
 use super::scheduling;
 use crate::shutdown::Shutdown;
-use groups::Removals;
 use installed::Installed;
-use strangers::Strangers;
+use removals::Removals;
+use unknown_senders::UnknownSenders;
 use waits::Waits;
 
 /// Events taken from the kernel at once.
@@ -87,7 +89,7 @@ pub(super) struct DataLoop {
     datagrams_active: bool,
     /// The kernel had no room for more datagrams.
     datagrams_full: bool,
-    strangers: Strangers,
+    unknown_senders: UnknownSenders,
     /// A batch is being made: queued datagrams are sent when it is complete.
     holds_back: bool,
     /// Where groups' results are multicast, by group id.
@@ -179,7 +181,7 @@ impl DataLoop {
             datagrams_signalled: true,
             datagrams_active: false,
             datagrams_full: false,
-            strangers: Strangers::default(),
+            unknown_senders: UnknownSenders::default(),
             holds_back: false,
             multicast: Vec::new(),
             datagram_payload_max_bytes: options.datagram_payload_max_bytes,

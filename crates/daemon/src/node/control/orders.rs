@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tributary_wire::control::{GroupInstall, NodeEvent, NodeOrder, NodeRegistration};
 
-use super::SessionError;
+use super::error::SessionError;
 use crate::liveness::MANAGER_SILENCE_MAX;
 use crate::node::commands::{Command, Orders};
 use crate::node::holdings::Holdings;

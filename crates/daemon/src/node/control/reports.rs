@@ -12,8 +12,8 @@ use tokio::time::timeout;
 use tributary_wire::NodeId;
 use tributary_wire::control::{NodeEvent, RefusalCode};
 
-use super::{SessionError, every};
-use crate::liveness::TICK;
+use super::error::SessionError;
+use crate::liveness::{TICK, every};
 use crate::node::activity::Activity;
 use crate::node::call::{CallError, Caller};
 use crate::node::commands::LoopGone;

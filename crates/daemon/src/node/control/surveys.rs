@@ -6,8 +6,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tributary_wire::control::GroupWait;
 
+use super::error::SessionError;
 use super::reports::post_if_known;
-use super::{SessionError, every};
+use crate::liveness::every;
 use crate::node::call::Caller;
 use crate::node::commands::{Command, LoopGone, Orders};
 use crate::node::holdings::Holdings;

@@ -58,7 +58,7 @@ impl DataLoop {
                     self.counters.drop_datagram(why);
                     refused += 1;
                     if why == Dropped::NoEdge {
-                        self.on_stranger();
+                        self.unknown_senders.count_refused(self.datagrams.as_mut(), &self.machine);
                     }
                 }
             }

@@ -1,7 +1,6 @@
 //! Installs and removes groups as the manager orders, and reports the outcome.
 
-use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tributary_protocol::node::{GroupConfig, InstallError};
 use tributary_transport::AuthenticationKey;
@@ -12,29 +11,6 @@ use tributary_wire::{Epoch, GroupId};
 use super::DataLoop;
 use crate::node::arenas::AllocateError;
 use crate::node::links::{AnyLink, Stage};
-
-/// Delay of removals, so that a group can still learn from its own tree why it failed.
-///
-/// The first node that notices a lost member tells both the tree and the manager. The tree's reason
-/// names the lost member, so it should reach members even if the manager's removal arrives first.
-const REMOVAL_GRACE: Duration = Duration::from_millis(50);
-
-/// Groups that the manager has ordered to be removed.
-#[derive(Default)]
-pub(super) struct Removals {
-    /// Ascending, because all wait equally long.
-    queue: VecDeque<(Instant, GroupId, Epoch)>,
-}
-
-impl Removals {
-    pub(super) fn add(&mut self, group: GroupId, epoch: Epoch) {
-        self.queue.push_back((Instant::now() + REMOVAL_GRACE, group, epoch));
-    }
-
-    pub(super) fn next_due(&self) -> Option<Instant> {
-        self.queue.front().map(|(due, ..)| *due)
-    }
-}
 
 /// Why a group could not be installed.
 #[derive(Debug, thiserror::Error)]
@@ -51,11 +27,11 @@ impl DataLoop {
     /// Installs a group, and answers.
     pub(super) fn install(&mut self, install: GroupInstall, upward: Option<AnyLink>) {
         // The manager already counts the resources of removed groups as free.
-        while let Some((_, group, epoch)) = self.removals.queue.pop_front() {
+        while let Some((group, epoch)) = self.removals.take_next() {
             self.remove(group, epoch);
         }
         let (group, epoch) = (install.group, install.epoch);
-        self.expect_new_capabilities();
+        self.unknown_senders.expect_new_capabilities(self.datagrams.as_mut());
         match self.try_install(install, upward) {
             Ok(()) => {
                 tracing::debug!("group {group} epoch {epoch} installed");
@@ -124,9 +100,7 @@ impl DataLoop {
     /// Removes the groups whose delay is over. True if there were any.
     pub(super) fn remove_due(&mut self, now: Instant) -> bool {
         let mut any = false;
-        while let Some((_, group, epoch)) =
-            self.removals.queue.pop_front_if(|(due, ..)| *due <= now)
-        {
+        while let Some((group, epoch)) = self.removals.take_due(now) {
             self.remove(group, epoch);
             any = true;
         }
@@ -140,7 +114,7 @@ impl DataLoop {
 
     /// Withdraws every group, and tells its children and parent.
     pub(super) fn remove_all(&mut self) {
-        self.removals.queue.clear();
+        self.removals.clear();
         while let Some((group, epoch)) = self.installed.first() {
             self.machine.withdraw(group, epoch);
             self.installed.remove(group);
@@ -151,7 +125,7 @@ impl DataLoop {
     fn forget(&mut self, group: GroupId) {
         self.installed.remove(group);
         self.forget_in_kernel(group);
-        self.expect_fewer_capabilities();
+        self.unknown_senders.expect_fewer_capabilities();
     }
 
     pub(super) fn on_failed(&mut self, group: GroupId, epoch: Epoch, abort: Abort) {
