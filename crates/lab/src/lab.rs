@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use crate::directory::{Directory, LabConfig, LabName};
 use crate::launch;
-use crate::lifecycle::UpError;
 use crate::plan::{MANAGER, Plan, Role};
 use crate::scheduling::Scheduling;
 use crate::session::{ExecError, Request, Session};
@@ -44,6 +43,19 @@ pub enum OpenError {
         /// Why not.
         source: io::Error,
     },
+}
+
+/// Why a lab whose processes run is not complete.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{seen} of {expected} aggregation nodes have registered after {} s{log}",
+    NODES_WITHIN.as_secs()
+)]
+pub(crate) struct NotRegistered {
+    seen: usize,
+    expected: usize,
+    /// The last lines of the daemons' logs.
+    log: String,
 }
 
 /// A lab that is up.
@@ -145,7 +157,7 @@ impl Lab {
     }
 
     /// Waits until the manager knows every aggregation node.
-    pub(crate) fn await_nodes(&self) -> Result<(), UpError> {
+    pub(crate) fn await_nodes(&self) -> Result<(), NotRegistered> {
         let expected = self.config.plan.nodes().count();
         let hangs_at = Instant::now() + NODES_WITHIN;
         loop {
@@ -154,12 +166,11 @@ impl Lab {
                 Some(nodes) if nodes == expected => return Ok(()),
                 _ if Instant::now() < hangs_at => thread::sleep(POLL),
                 _ => {
-                    return Err(UpError::Failed(format!(
-                        "{} of {expected} aggregation nodes have registered after {} s{}",
-                        seen.unwrap_or(0),
-                        NODES_WITHIN.as_secs(),
-                        self.last_log_lines(),
-                    )));
+                    return Err(NotRegistered {
+                        seen: seen.unwrap_or(0),
+                        expected,
+                        log: self.last_log_lines(),
+                    });
                 }
             }
         }

@@ -27,6 +27,7 @@ mod channel;
 mod lab;
 mod lifecycle;
 mod member;
+mod messages;
 mod namespaces;
 mod scheduling;
 mod scripts;

@@ -16,8 +16,8 @@ use crate::channel::{self, Receiver};
 use crate::directory::{Directory, LabConfig, LabName, Lock};
 use crate::lab::Lab;
 use crate::launch;
+use crate::messages::{Failure, Go};
 use crate::scheduling::Scheduling;
-use crate::supervisor::{Failure, Go};
 use crate::switch;
 use crate::tools::{self, ToolError};
 
@@ -210,7 +210,7 @@ fn start_supervisor(
         }
     }
     let lab = Lab::new(directory.clone(), config.clone());
-    lab.await_nodes()?;
+    lab.await_nodes().map_err(|error| UpError::Failed(error.to_string()))?;
     channel::send(&control, &Go).map_err(file("message to the supervisor"))?;
     Ok(lab)
 }

@@ -15,11 +15,11 @@ use signal_hook::consts::SIGCHLD;
 
 use crate::channel::{self, Receiver};
 use crate::directory::{Directory, LabConfig};
+use crate::messages::{Failure, Go};
 use crate::namespaces::{self, StepError, step};
 use crate::plan::{DAEMON_PORT, METRICS_ADDRESS, MULTICAST_ADDRESSES, Member, Role};
 use crate::scripts;
 use crate::session::Sessions;
-use crate::supervisor::{Failure, Go};
 use crate::tools::Tool;
 
 /// Runs a member for as long as the lab lives. Reports each step to `supervisor`, which says when

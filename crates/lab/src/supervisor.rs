@@ -11,43 +11,16 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use rustix::process::{WaitOptions, wait};
-use serde::{Deserialize, Serialize};
 
 use crate::channel::{self, Receiver};
 use crate::directory::{Directory, LabConfig, Lock};
 use crate::member;
+use crate::messages::{Failure, Go};
 use crate::namespaces::{self, Birthplace, Forked, StepError, step};
 use crate::plan::Member;
 use crate::scripts;
 use crate::switch;
-use crate::tools::{Tool, ToolError};
-
-/// Why a lab could not be made, in a form that travels between processes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{text}")]
-pub struct Failure {
-    /// Whether the system does not permit this user to make namespaces.
-    pub is_refusal: bool,
-    /// The step that failed, and the system's error.
-    pub text: String,
-}
-
-impl From<StepError> for Failure {
-    fn from(error: StepError) -> Self {
-        Self { is_refusal: error.is_refusal(), text: error.to_string() }
-    }
-}
-
-impl From<ToolError> for Failure {
-    fn from(error: ToolError) -> Self {
-        Self { is_refusal: false, text: error.to_string() }
-    }
-}
-
-/// The message to continue: it tells a member that its links exist, and the supervisor that the lab
-/// is to stay.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Go;
+use crate::tools::Tool;
 
 /// The supervisor's record of a member.
 struct Made {

@@ -8,9 +8,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use super::children::{Children, Event, describe};
-use super::message::{FromRank, ToRank};
+use super::message::{FromRank, OverlapTimes, ToRank};
 use super::output::{Output, Row};
-use super::overlap::{Overlap, OverlapTimes};
+use super::overlap::Overlap;
 use super::plan::Plan;
 use super::timing::summarize;
 use crate::fabric::Environment;

@@ -7,7 +7,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tributary_wire::{Datatype, Operator};
 
-use super::overlap::OverlapTimes;
 use crate::flags::CollectiveFlag;
 
 /// Longest body either side takes: the times of 10 million operations.
@@ -39,6 +38,14 @@ pub(super) struct Step {
     pub(super) size_bytes: u64,
     pub(super) warmup: u64,
     pub(super) iterations: u64,
+}
+
+/// The three times that one rank measures of an overlap, in nanoseconds, each an average over operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OverlapTimes {
+    pub(super) pure_ns: u64,
+    pub(super) compute_ns: u64,
+    pub(super) overall_ns: u64,
 }
 
 /// A rank to its parent.

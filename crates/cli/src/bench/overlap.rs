@@ -8,17 +8,10 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use super::message::OverlapTimes;
 use super::rank::Rank;
 
-/// The three times of one rank, in nanoseconds, each an average over operations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct OverlapTimes {
-    pub(super) pure_ns: u64,
-    pub(super) compute_ns: u64,
-    pub(super) overall_ns: u64,
-}
-
-/// The same over all ranks.
+/// The times of an overlap, averaged over all ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Overlap {
     pub(super) pure_us: f64,

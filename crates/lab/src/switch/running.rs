@@ -13,9 +13,9 @@ use super::processor;
 use super::queues::{Queues, Rules};
 use crate::channel;
 use crate::directory::{Directory, LabConfig};
+use crate::messages::Failure;
 use crate::namespaces::{StepError, step};
 use crate::plan::Plan;
-use crate::supervisor::Failure;
 
 /// Frames taken from one port before others, and deadlines, have their turn.
 const FRAMES_PER_TURN: usize = 16;
