@@ -3,8 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::leaders::LeaderId;
-
 /// One end of a link: the lower one is nearer to the members, the upper one nearer to the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum End {
@@ -26,6 +24,13 @@ impl End {
 pub(super) enum Listener {
     Member(u32),
     Node { node: u32, life: u32 },
+}
+
+/// A leader, by its communicator and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LeaderId {
+    pub(super) communicator: u32,
+    pub(super) number: u32,
 }
 
 /// Something that is due. Numbers are indices into the world's tables. A `life` tells a process

@@ -6,7 +6,7 @@ use tributary_protocol_testing::values::mix;
 use tributary_wire::control::GroupGrant;
 use tributary_wire::frame::Versions;
 
-use super::nodes::NodeHost;
+use super::node_host::NodeHost;
 use super::scenario::Scenario;
 
 /// Whether all of a group are of the newer build.

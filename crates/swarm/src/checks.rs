@@ -3,7 +3,7 @@
 use tributary_protocol::Time;
 
 use super::agenda::End;
-use super::jobs::WantState;
+use super::job::WantState;
 use super::verdict::Violation;
 use super::world::World;
 

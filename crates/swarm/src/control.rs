@@ -6,89 +6,19 @@
 
 use std::collections::VecDeque;
 
-use tributary_manager::{EventError, GroupError, Manager, ManagerConfig, RequestTicket};
-use tributary_wire::control::{
-    GroupGrant, GroupInstall, NodeAddress, NodeEvent, NodeOffer, NodeOrder, NodeRegistration,
-};
-use tributary_wire::frame::Versions;
-use tributary_wire::{Epoch, JobId, NodeId};
+use tributary_manager::{EventError, GroupError, Manager, RequestTicket};
+use tributary_wire::NodeId;
+use tributary_wire::control::{GroupGrant, GroupInstall, NodeEvent, NodeOffer, NodeOrder};
 
 use super::agenda::Item;
-use super::fault_record::{Key, NUMBERS_PER_LIFE};
-use super::scenario::{NodePlan, Scenario};
+use super::fault_record::Key;
+use super::manager_host::{Session, machine};
+use super::node_host::{node_at, registration};
 use super::verdict::Violation;
 use super::world::World;
-use tributary_protocol_testing::values::mix;
 
 /// Pause between two attempts to reach the manager.
 const RETRY_NS: u64 = 100_000_000;
-
-/// The manager's process.
-pub(super) struct ManagerHost {
-    /// None while it is down.
-    pub(super) machine: Option<Manager>,
-    /// How often it was restarted.
-    pub(super) life: u32,
-    timer_at: Option<u64>,
-    /// Pending decisions: ticket, job, group, attempt.
-    pub(super) waiting: Vec<(RequestTicket, u32, u32, u32)>,
-}
-
-/// A node's conversation with the manager.
-pub(super) struct Session {
-    pub(super) node: u32,
-    /// The manager's life in which the conversation was opened.
-    pub(super) life: u32,
-    id: NodeId,
-    orders: VecDeque<NodeOrder>,
-    events: VecDeque<NodeEvent>,
-    orders_last_at: u64,
-    events_last_at: u64,
-    is_open_at_manager: bool,
-}
-
-impl ManagerHost {
-    pub(super) fn new(scenario: &Scenario) -> Self {
-        let machine = Some(machine(scenario, 0));
-        Self { machine, life: 0, timer_at: None, waiting: Vec::new() }
-    }
-}
-
-/// By which jobs prove their places to the next manager.
-const PLACE_KEY: [u8; 32] = [0x51; 32];
-
-fn machine(scenario: &Scenario, life: u32) -> Manager {
-    let mut seed = [0; 32];
-    let word = mix(scenario.seed ^ u64::from(life) << 56);
-    seed[..8].copy_from_slice(&word.to_le_bytes());
-    let config = ManagerConfig {
-        first_epoch: Epoch(life * NUMBERS_PER_LIFE + 1),
-        first_job: JobId(life * NUMBERS_PER_LIFE),
-        ..scenario.manager.clone()
-    };
-    // All lives of the manager belong to one operator.
-    Manager::new(config, scenario.fabric.clone(), seed).with_place_keys(vec![PLACE_KEY])
-}
-
-fn registration(plan: &NodePlan, node: u32, frame_versions: Versions) -> NodeRegistration {
-    // The address contains the node's number, so that whoever connects finds the node.
-    let address = NodeAddress { tcp: node.to_string(), machine: plan.name.clone(), shm: None };
-    NodeRegistration {
-        name: plan.name.clone(),
-        address,
-        radix: plan.radix,
-        osos: plan.osos,
-        payload_max_bytes: plan.payload_max_bytes,
-        frame_versions,
-        stream: plan.streams.capacity(),
-        kernel: None,
-    }
-}
-
-/// The node at an address.
-pub(super) fn node_at(address: &NodeAddress) -> u32 {
-    address.tcp.parse().expect("addresses are numbers of nodes")
-}
 
 impl World<'_> {
     /// A node registers.

@@ -6,44 +6,12 @@ use rand::RngExt;
 use tributary_protocol::Carrier;
 
 use super::agenda::{End, Item};
+use super::datagram_store::Flying;
 use super::world::World;
 use tributary_protocol_testing::values::mix;
 
 /// The UDP port of every process; the link tells which process is meant.
 const UDP_PORT: NonZeroU16 = NonZeroU16::new(9).expect("9 is not 0");
-
-/// Datagrams on their way.
-#[derive(Default)]
-pub(super) struct Datagrams {
-    places: Vec<Option<Flying>>,
-    free: Vec<u32>,
-}
-
-pub(super) struct Flying {
-    pub(super) bytes: Vec<u8>,
-    pub(super) is_forged: bool,
-}
-
-impl Datagrams {
-    pub(super) fn add(&mut self, bytes: Vec<u8>, is_forged: bool) -> u32 {
-        let flying = Some(Flying { bytes, is_forged });
-        match self.free.pop() {
-            Some(place) => {
-                self.places[place as usize] = flying;
-                place
-            }
-            None => {
-                self.places.push(flying);
-                self.places.len() as u32 - 1
-            }
-        }
-    }
-
-    pub(super) fn take(&mut self, place: u32) -> Flying {
-        self.free.push(place);
-        self.places[place as usize].take().expect("a datagram arrives once")
-    }
-}
 
 /// Longest segment that fits a datagram, in scenarios where some are longer.
 const SHORT_SEGMENT_BYTES: u32 = 64;

@@ -207,7 +207,7 @@ impl World<'_> {
         self.member(member).is_dead = true;
         self.never_set_up(member);
         let key = self.run_of(member).key;
-        let at = self.now + super::nodes::JOIN_TIMEOUT_NS;
+        let at = self.now + super::timeouts::JOIN_TIMEOUT_NS;
         self.fault_record.entry(key).blame(at, MEMBER_LOST, number..number + 1);
         self.restless_members.push(member);
         true

@@ -3,13 +3,13 @@
 mod leases;
 
 use tributary_manager::{Caller, GroupError};
-use tributary_wire::control::{GroupGrant, GroupRequest, JobAdmission, JobPlace, JobRequest};
+use tributary_wire::control::{GroupGrant, GroupRequest, JobPlace, JobRequest};
 
-use super::agenda::Item;
-use super::control::node_at;
+use super::agenda::{Item, LeaderId};
 use super::fault_record::Key;
-use super::leaders::LeaderId;
-use super::members::Member;
+use super::job::{JobRun, Run, Want, WantState};
+use super::member::Member;
+use super::node_host::node_at;
 use super::scenario::{GroupPlan, JobPlan};
 use super::world::World;
 use tributary_protocol_testing::values::{Below, TreeShape, mix};
@@ -24,92 +24,6 @@ const WAITS_MAX: u32 = 1_000;
 /// The pause after the first failed attempt. It doubles with each further one, up to the longest.
 const RETRY_MIN_NS: u64 = 1_000_000;
 const RETRY_MAX_NS: u64 = 2_000_000_000;
-
-/// A job.
-pub(super) struct JobRun {
-    pub(super) groups: Vec<Want>,
-    /// The manager's life in which it was admitted, and the admission.
-    lease: Option<(u32, JobAdmission)>,
-    /// The place that it was given first.
-    place: Option<JobPlace>,
-    /// How many leases it has had.
-    leases: u32,
-    is_being_admitted: bool,
-    /// It lost a process, and its launcher will end it.
-    pub(super) is_doomed: bool,
-    pub(super) is_over: bool,
-}
-
-/// One of a job's groups, over all its rounds and attempts.
-pub(super) struct Want {
-    pub(super) state: WantState,
-    rounds_left: u32,
-    pub(super) attempts: u32,
-    /// Attempts that failed because other groups had what it needs.
-    waits: u32,
-    pub(super) attempt: u32,
-    answer: Option<Result<u32, GroupError>>,
-    pub(super) last_refusal: Option<String>,
-    /// Who goes on without a tree while it is requested again.
-    pub(super) communicator: Option<u32>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WantState {
-    /// Nothing is under way; it will be requested.
-    Idle,
-    Requested,
-    Running(u32),
-    Done,
-    /// No system of this size can grant it.
-    Impossible,
-    /// It was refused in every attempt.
-    Starved,
-}
-
-/// One granted group.
-pub(super) struct Run {
-    pub(super) key: Key,
-    pub(super) job: u32,
-    pub(super) group: u32,
-    pub(super) tag: u64,
-    pub(super) grant: GroupGrant,
-    pub(super) shape: TreeShape,
-    /// Its members, as indices into the world's table, by endpoint; none before the grant has
-    /// reached the job.
-    pub(super) members: Vec<u32>,
-    /// The expected result of each operation, once it was computed.
-    pub(super) expected: Vec<Option<Vec<u8>>>,
-    /// Whose trees it is one of, if they outlive it.
-    pub(super) communicator: Option<u32>,
-    /// The first operation on which members disagree.
-    pub(super) disputed: Option<usize>,
-    pub(super) is_over: bool,
-}
-
-impl JobRun {
-    pub(super) fn new(plan: &JobPlan) -> Self {
-        let want = |group: &GroupPlan| Want {
-            state: WantState::Idle,
-            rounds_left: group.rounds,
-            attempts: 0,
-            waits: 0,
-            attempt: 0,
-            answer: None,
-            last_refusal: None,
-            communicator: None,
-        };
-        Self {
-            groups: plan.groups.iter().map(want).collect(),
-            lease: None,
-            place: None,
-            leases: 0,
-            is_being_admitted: true,
-            is_doomed: false,
-            is_over: false,
-        }
-    }
-}
 
 fn host_name(host: u32) -> String {
     format!("h{host}")

@@ -7,8 +7,8 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use tributary_kernel_path::user_space::packets::{Checksum, packet, parsed};
-use tributary_kernel_path::user_space::{SentPacket, UserSpace, Verdict};
-use tributary_kernel_path::{Arrival, Counters, DatagramPath, Handover};
+use tributary_kernel_path::user_space::{SentPacket, Verdict};
+use tributary_kernel_path::{Arrival, Counters, DatagramPath};
 use tributary_protocol::node::{FrameError, PortId};
 use tributary_protocol_testing::frames;
 use tributary_protocol_testing::values::mix;
@@ -16,7 +16,8 @@ use tributary_wire::GroupId;
 use tributary_wire::frame::Message;
 
 use super::agenda::End;
-use super::nodes::{NodeHost, brief};
+use super::node_host::{KernelPath, NodeHost};
+use super::nodes::brief;
 use super::verdict::Violation;
 use super::world::{Incoming, World};
 
@@ -31,19 +32,6 @@ const INTERFACE: u32 = 1;
 
 /// Separates the choice of nodes from all other numbers of a seed.
 const NODES_SEED: u64 = 0x6b65_726e_656c_2121;
-
-/// The program in front of a node, and what it has in common with the machine.
-pub(super) struct KernelPath {
-    program: UserSpace,
-    pub(super) handover: Handover,
-}
-
-impl KernelPath {
-    fn new() -> Self {
-        let (program, tables) = UserSpace::new();
-        Self { program, handover: Handover::new(tables) }
-    }
-}
 
 /// The two ends of a link's datagrams.
 fn path(node: u32, link: u32) -> DatagramPath {

@@ -8,157 +8,25 @@ mod direct;
 mod over_links;
 mod settling;
 
-use std::collections::VecDeque;
-
-use tributary_protocol::StreamTerms;
-use tributary_protocol::failover::boundaries::Boundaries;
+use tributary_protocol::failover::is_tree_lost;
 use tributary_protocol::failover::settler::Settler;
-use tributary_protocol::failover::{Cut, is_tree_lost};
 use tributary_protocol_testing::values::{Below, Contribution, TreeShape};
 use tributary_protocol_testing::workload::OperationPlan;
+use tributary_wire::EndpointId;
 use tributary_wire::frame::{Abort, AbortReason};
-use tributary_wire::{EndpointId, OperationNumber, Operator};
 
-use crate::fault_record::{CUT_OFF, GAVE_UP, Key, MEMBER_LOST};
-use crate::nodes::JOIN_TIMEOUT_NS;
+use crate::agenda::LeaderId;
+use crate::fault_record::{CUT_OFF, GAVE_UP, MEMBER_LOST};
+use crate::leader::{Communicator, Course, Direct, Doing, Ending, Leader, Message, Ongoing, Tail};
+use crate::timeouts::{JOIN_TIMEOUT_NS, SILENCE_NS};
 use crate::verdict::{Violation, words};
-use crate::world::{SILENCE_NS, World};
-use direct::{Collective, Direct, Message};
-use over_links::Doing;
+use crate::world::World;
 
 /// How long a program without anything left to do waits for its tree between two barriers: at first, and at most.
 const IDLE_MIN_NS: u64 = 5_000_000;
 const IDLE_MAX_NS: u64 = 1_000_000_000;
 /// More of these barriers than it takes to be granted a group that others hold for as long as they may.
 const IDLE_OPERATIONS_MAX: usize = 4_000;
-
-/// A leader, by its communicator and its number there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct LeaderId {
-    pub(super) communicator: u32,
-    pub(super) number: u32,
-}
-
-/// What one group's plan comes to over all its trees.
-pub(super) struct Communicator {
-    /// Its first group.
-    pub(super) key: Key,
-    pub(super) job: u32,
-    pub(super) group: u32,
-    pub(super) tag: u64,
-    pub(super) leaders: Vec<Leader>,
-    direct: Direct,
-    /// The result of each operation, from the first leader that has it.
-    results: Vec<Option<Vec<u8>>>,
-    /// All have joined the first tree.
-    is_open: bool,
-    /// At leader 0: a group that was granted, and when.
-    granted: Option<(u32, u64)>,
-    /// The operation after which all leave; none before all are in a tree with their scripts done.
-    last: Option<usize>,
-    /// No tree will be granted any more.
-    is_treeless: bool,
-    window: u16,
-    pub(super) stream: Option<StreamTerms>,
-    /// Something other than a tree is lost, which may end it.
-    pub(super) has_cause: bool,
-    /// Its leaders have all ended. The group's next round is another communicator.
-    pub(super) is_over: bool,
-}
-
-/// One leader.
-pub(super) struct Leader {
-    pub(super) host: u32,
-    job: u32,
-    /// Its place in the present tree, or the one that was lost.
-    pub(super) member: u32,
-    /// The place that it takes in the next one.
-    entering: Option<u32>,
-    course: Course,
-    /// Trees lost so far.
-    lost: u32,
-    collective: Option<Collective>,
-    ongoing: Option<Ongoing>,
-    retained: Option<Tail>,
-    completed: usize,
-    is_start_put: bool,
-    pub(super) end: Option<Ending>,
-}
-
-/// How a leader ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
-    Left,
-    Failed,
-    Dead,
-}
-
-enum Course {
-    InTree,
-    Settling { settler: Settler, doing: Doing },
-    OverLinks { boundaries: Boundaries, doing: Doing },
-}
-
-/// An operation under way. The result comes where the contribution lies, as with `MPI_IN_PLACE`.
-struct Ongoing {
-    index: usize,
-    plan: OperationPlan,
-    vector: Vec<u8>,
-    is_stream: bool,
-    ready_bytes: usize,
-    /// What the endpoint of the present tree calls it, and how it is cut there.
-    in_tree: Option<(OperationNumber, Cut)>,
-}
-
-/// What a leader keeps of the operation that it completed last in its tree.
-struct Tail {
-    number: OperationNumber,
-    plan: OperationPlan,
-    cut: Cut,
-    bytes: Vec<u8>,
-}
-
-impl Communicator {
-    /// Whether all its leaders completed all they wanted.
-    fn is_done(&self) -> bool {
-        self.leaders.iter().all(|it| {
-            it.end == Some(Ending::Left) && self.last.is_some_and(|last| it.completed == last + 1)
-        })
-    }
-
-    /// How many operations its leaders run.
-    pub(super) fn operations(&self) -> usize {
-        self.last.map_or(usize::MAX, |last| last + 1)
-    }
-}
-
-impl Leader {
-    /// Whether its place in a tree carries its operations.
-    pub(super) fn is_in_tree(&self) -> bool {
-        matches!(self.course, Course::InTree)
-    }
-
-    pub(super) fn is_settling(&self) -> bool {
-        matches!(self.course, Course::Settling { .. })
-    }
-
-    pub(super) fn is_entering(&self) -> bool {
-        self.entering.is_some()
-    }
-
-    pub(super) fn is_entering_as(&self, member: u32) -> bool {
-        self.entering == Some(member)
-    }
-
-    /// The job and host whose process it is in.
-    pub(super) fn process(&self) -> (u32, u32) {
-        (self.job, self.host)
-    }
-
-    pub(super) fn completed(&self) -> usize {
-        self.completed
-    }
-}
 
 impl World<'_> {
     pub(super) fn leader(&mut self, id: LeaderId) -> &mut Leader {
@@ -575,27 +443,7 @@ impl World<'_> {
     }
 }
 
-impl Ongoing {
-    /// Whether a part of a stream is still to become ready.
-    fn has_more_to_come(&self) -> bool {
-        self.is_stream && self.ready_bytes < self.plan.len_bytes()
-    }
-
-    fn is_reduction_to(&self) -> Option<u32> {
-        reduction_to(&self.plan)
-    }
-}
-
-/// Who alone gets an operation's result, if that is so.
-fn reduction_to(plan: &OperationPlan) -> Option<u32> {
-    let is_reduction = !matches!(plan.operator, Operator::Barrier | Operator::Broadcast);
-    plan.target.member().filter(|_| is_reduction).map(|member| member.0)
-}
-
 /// What a leader says whose link to another has ended.
 const fn lost(host: u32) -> Abort {
     Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(host) }
 }
-
-/// Messages that have arrived from each of the others.
-type Inbox = Vec<VecDeque<Message>>;

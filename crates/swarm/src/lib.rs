@@ -21,20 +21,27 @@ mod checks;
 mod clocks;
 mod codes;
 mod control;
+mod datagram_store;
 mod datagrams;
 mod fault_record;
 mod inject;
+mod job;
 mod jobs;
 mod kernel_path;
+mod leader;
 mod leaders;
 mod link;
 mod locks;
+mod manager_host;
+mod member;
 mod members;
 mod multicast;
+mod node_host;
 mod nodes;
 mod scenario;
 mod shrink;
 mod sweep;
+mod timeouts;
 mod trace;
 mod verdict;
 mod world;
@@ -132,7 +139,7 @@ fn run_scenario(scenario: &Scenario, keeps_trace: bool) -> Report {
         let message = message_of(panic.as_ref());
         world.report(None, Violation::Panicked { message });
     }
-    let failed = |run: &jobs::Run| {
+    let failed = |run: &job::Run| {
         run.members.iter().any(|member| world.members[*member as usize].failed.is_some())
     };
     let outcome = Outcome {

@@ -12,7 +12,7 @@ use tributary_wire::control::GroupInstall;
 use tributary_wire::frame::Message;
 
 use super::agenda::{End, Item, Listener};
-use super::datagrams::Flying;
+use super::datagram_store::Flying;
 use super::link::Holder;
 use super::nodes::brief;
 use super::scenario::DatagramPlan;

@@ -3,114 +3,22 @@
 mod frames;
 mod groups;
 
-use std::collections::VecDeque;
-
 use tributary_protocol::Reachability;
-use tributary_protocol::node::{Event, Node, NodeConfig, PortId};
-use tributary_protocol_testing::{NodeMemory, Ports};
-use tributary_wire::control::{GroupInstall, HeldGroup, NodeEvent, NodeOrder};
-use tributary_wire::frame::Versions;
+use tributary_protocol::node::{Event, PortId};
+use tributary_wire::control::NodeEvent;
 use tributary_wire::{Epoch, GroupId};
 
 pub(super) use frames::brief;
 
 use super::agenda::{End, Item};
 use super::fault_record::Key;
-use super::kernel_path::KernelPath;
-use super::locks::Locks;
-use super::scenario::NodePlan;
+use super::node_host::{Installed, NodeHost};
+use super::timeouts::OVERDUE_NS;
 use super::verdict::Violation;
-use super::world::{OVERDUE_NS, World};
-
-/// How long the children of a new group may take to join.
-pub(super) const JOIN_TIMEOUT_NS: u64 = 10_000_000_000;
+use super::world::World;
 
 /// How long a group that the manager wants dropped may still learn from its tree why it failed.
 const REMOVAL_GRACE_NS: u64 = 50_000_000;
-
-/// A node and its driver's state.
-pub(super) struct NodeHost {
-    pub(super) config: NodeConfig,
-    pub(super) machine: Node,
-    pub(super) memory: NodeMemory,
-    pub(super) is_alive: bool,
-    /// How often it was restarted.
-    pub(super) life: u32,
-    /// The link, and the end of it, at each port number.
-    ports: Ports<(u32, End)>,
-    timer_at: Option<u64>,
-    pub(super) removals: VecDeque<(u64, GroupId, Epoch)>,
-    /// Its conversation with the manager.
-    pub(super) session: Option<u32>,
-    pub(super) inbox: VecDeque<NodeOrder>,
-    /// The group for which it is connecting to its parent.
-    pub(super) connecting: Option<GroupInstall>,
-    /// Its stream locks as seen from outside.
-    pub(super) locks: Locks,
-    pub(super) takes_datagrams: bool,
-    pub(super) kernel_path: Option<Box<KernelPath>>,
-    /// Its groups.
-    pub(super) installed: Vec<Installed>,
-}
-
-/// A group on a node, as the next manager is told of it.
-pub(super) struct Installed {
-    pub(super) key: Key,
-    pub(super) held: HeldGroup,
-}
-
-impl NodeHost {
-    pub(super) fn new(plan: &NodePlan, frame_versions: Versions) -> Self {
-        let config = NodeConfig {
-            frame_versions,
-            radix_max: plan.radix,
-            osos_max: plan.osos,
-            groups_max: 64,
-            payload_max_bytes: plan.payload_max_bytes,
-            join_timeout_ns: JOIN_TIMEOUT_NS,
-            streams: plan.streams,
-        };
-        Self {
-            config,
-            machine: Node::new(config),
-            memory: NodeMemory::default(),
-            is_alive: true,
-            life: 0,
-            ports: Ports::default(),
-            timer_at: None,
-            removals: VecDeque::new(),
-            session: None,
-            inbox: VecDeque::new(),
-            connecting: None,
-            locks: Locks::default(),
-            takes_datagrams: false,
-            kernel_path: None,
-            installed: Vec::new(),
-        }
-    }
-
-    /// A process of the same name in its place, without any of its state.
-    pub(super) fn start_anew(&mut self, plan: &NodePlan, frame_versions: Versions) {
-        let life = self.life;
-        *self = Self::new(plan, frame_versions);
-        self.life = life;
-    }
-
-    /// Gives a link's end the lowest free port.
-    pub(super) fn plug(&mut self, link: u32, end: End) -> PortId {
-        let port = self.ports.free();
-        self.ports.plug(port, (link, end));
-        port
-    }
-
-    pub(super) fn links(&self) -> impl Iterator<Item = (u32, End)> {
-        self.ports.iter()
-    }
-
-    pub(super) fn link_at(&self, port: PortId) -> Option<(u32, End)> {
-        self.ports.at(port)
-    }
-}
 
 impl World<'_> {
     pub(super) fn node(&mut self, node: u32) -> &mut NodeHost {

@@ -8,24 +8,18 @@ use tributary_protocol::{Carrier, Time};
 
 use super::agenda::{Agenda, End, Item};
 use super::clocks::Clock;
-use super::control::{ManagerHost, Session};
-use super::datagrams::Datagrams;
+use super::datagram_store::Datagrams;
 use super::fault_record::{FaultRecord, Key};
-use super::jobs::{JobRun, Run};
-use super::leaders::Communicator;
+use super::job::{JobRun, Run};
+use super::leader::Communicator;
 use super::link::{EdgeOf, Holder, Link};
-use super::members::Member;
-use super::nodes::NodeHost;
+use super::manager_host::{ManagerHost, Session};
+use super::member::Member;
+use super::node_host::NodeHost;
 use super::scenario::{FAULT_NAMES, Scenario};
+use super::timeouts::OVERDUE_NS;
 use super::trace::Trace;
 use super::verdict::{Finding, Violation};
-
-/// After so long without a message, a link's end, or one side of a conversation with the manager,
-/// gives up the other, as the daemons do.
-pub(super) const SILENCE_NS: u64 = 5_000_000_000;
-
-/// How long a link may stay over which nobody joins, or whose last message was sent.
-pub(super) const OVERDUE_NS: u64 = 2_000_000_000;
 
 /// More events than any scenario needs. A run that reaches it is stuck in a loop.
 const STEPS_MAX: u64 = 4_000_000;

@@ -4,8 +4,9 @@ use rand::RngExt;
 
 use crate::agenda::{End, Item};
 use crate::fault_record::GIVEN_UP_EARLY;
-use crate::members::Member;
-use crate::world::{Partition, SILENCE_NS, World};
+use crate::member::Member;
+use crate::timeouts::SILENCE_NS;
+use crate::world::{Partition, World};
 
 /// How much later than the first one the second end of a link may find it dead.
 const UNEVEN_NS_MAX: u64 = 1_000_000_000;

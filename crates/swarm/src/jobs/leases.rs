@@ -2,9 +2,11 @@
 
 use rand::RngExt;
 
-use super::{RETRY_MIN_NS, WantState};
+use super::RETRY_MIN_NS;
 use crate::agenda::Item;
-use crate::world::{SILENCE_NS, World};
+use crate::job::WantState;
+use crate::timeouts::SILENCE_NS;
+use crate::world::World;
 
 impl World<'_> {
     /// The job's end of the lease closes; the manager learns of it later.

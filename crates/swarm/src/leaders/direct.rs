@@ -4,74 +4,13 @@
 //! leader, as the host library's linear ones: then the bits of a reduction are known. Its other algorithms are
 //! tested in `algorithms`.
 
-use std::collections::VecDeque;
-
-use tributary_protocol_testing::workload::OperationPlan;
 use tributary_reduce::oracle;
 use tributary_wire::frame::Abort;
 
-use super::{Inbox, LeaderId, lost};
-use crate::agenda::Item;
+use super::lost;
+use crate::agenda::{Item, LeaderId};
+use crate::leader::{Collective, How, Kind, Message};
 use crate::world::World;
-
-/// What leaders say to each other.
-#[derive(Clone, Debug)]
-pub(super) enum Message {
-    /// A message of the collective with this number.
-    Part { collective: u32, bytes: Vec<u8> },
-    /// Whoever sends this has failed.
-    Failed(Abort),
-    /// The link ends.
-    Closed,
-}
-
-/// All direct links of a communicator.
-pub(super) struct Direct {
-    leaders: usize,
-    /// By sender and receiver: what is on its way, and when the last of it arrives.
-    wires: Vec<(VecDeque<Message>, u64)>,
-    /// By receiver and sender.
-    inboxes: Vec<Inbox>,
-    /// Collectives begun, by leader.
-    begun: Vec<u32>,
-}
-
-/// A collective under way at one leader.
-pub(super) struct Collective {
-    number: u32,
-    kind: Kind,
-    /// This leader's part, and the result in the end.
-    bytes: Vec<u8>,
-    /// At the leader that combines: what each of the others brings.
-    brought: Vec<Option<Vec<u8>>>,
-}
-
-/// What a collective does.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
-    /// One leader gives its bytes to all others.
-    Spread { from: u32 },
-    /// Everybody's bytes come together at one leader; then all get them, if they are for all.
-    Gather { at: u32, how: How, is_for_all: bool },
-}
-
-/// How bytes come together.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum How {
-    Or,
-    As(OperationPlan),
-}
-
-impl Direct {
-    pub(super) fn new(leaders: usize) -> Self {
-        Self {
-            leaders,
-            wires: vec![(VecDeque::new(), 0); leaders * leaders],
-            inboxes: vec![vec![VecDeque::new(); leaders]; leaders],
-            begun: vec![0; leaders],
-        }
-    }
-}
 
 fn combine(how: How, parts: &[&[u8]]) -> Vec<u8> {
     match how {

@@ -2,50 +2,18 @@
 
 use std::ops::Range;
 
-use tributary_protocol::failover::Step;
 use tributary_protocol::failover::boundaries::{
     AfterAnnouncement, Announcement, GRANT_AGE_MAX_NS, Place,
 };
 use tributary_wire::frame::Abort;
 
-use super::direct::{How, Kind};
 use super::settling::over_links;
-use super::{Course, IDLE_MAX_NS, IDLE_MIN_NS, IDLE_OPERATIONS_MAX, LeaderId, Ongoing};
-use crate::agenda::Item;
-use crate::jobs::WantState;
+use super::{IDLE_MAX_NS, IDLE_MIN_NS, IDLE_OPERATIONS_MAX};
+use crate::agenda::{Item, LeaderId};
+use crate::job::WantState;
+use crate::leader::{Course, Doing, How, Kind, Ongoing, Parts};
 use crate::verdict::Violation;
 use crate::world::World;
-
-/// What a leader's collective, or its wait for a stream's bytes, is for.
-#[derive(Clone, Debug)]
-pub(super) enum Doing {
-    Nothing,
-    /// In a settlement.
-    Call,
-    Exchange,
-    Supply {
-        from: u32,
-        step: Step,
-    },
-    RedoFromTail,
-    /// At a boundary.
-    Announce,
-    Grant,
-    Places,
-    /// A part of the operation's own vector; none while it is not ready.
-    Part {
-        parts: Parts,
-        part: Option<Range<usize>>,
-    },
-}
-
-/// A range of a vector that goes part by part, because its bytes become ready so.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Parts {
-    pub(super) done: usize,
-    pub(super) end: usize,
-    pub(super) part_bytes: usize,
-}
 
 impl World<'_> {
     /// Begins a collective for a purpose.

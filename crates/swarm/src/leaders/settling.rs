@@ -6,9 +6,8 @@ use tributary_protocol::failover::{Action, Cut, Receivers, Step};
 use tributary_wire::frame::{Abort, AbortReason};
 use tributary_wire::{EndpointId, OperationNumber};
 
-use super::direct::{How, Kind};
-use super::over_links::{Doing, Parts};
-use super::{Course, Leader, LeaderId, Ongoing, reduction_to};
+use crate::agenda::LeaderId;
+use crate::leader::{Course, Doing, How, Kind, Leader, Ongoing, Parts, reduction_to};
 use crate::scenario::OperationPlan;
 use crate::world::World;
 

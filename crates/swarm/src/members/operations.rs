@@ -4,8 +4,8 @@ use rand::RngExt;
 use tributary_protocol::endpoint::StartError;
 use tributary_protocol_testing::Running;
 
-use super::Member;
 use crate::agenda::Item;
+use crate::member::Member;
 use crate::scenario::OperationPlan;
 use crate::world::World;
 

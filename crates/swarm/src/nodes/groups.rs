@@ -4,12 +4,14 @@ use tributary_protocol::node::{GroupConfig, PortId};
 use tributary_wire::control::{GroupInstall, NodeEvent};
 use tributary_wire::{Epoch, GroupId};
 
-use super::{Installed, REMOVAL_GRACE_NS};
+use super::REMOVAL_GRACE_NS;
 use crate::agenda::{End, Item};
 use crate::fault_record::{Key, NODE_LOST};
 use crate::link::{EdgeOf, Holder};
+use crate::node_host::Installed;
+use crate::timeouts::SILENCE_NS;
 use crate::verdict::Violation;
-use crate::world::{SILENCE_NS, World};
+use crate::world::World;
 use tributary_protocol_testing::values::mix;
 
 impl World<'_> {

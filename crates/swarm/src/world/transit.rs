@@ -8,7 +8,7 @@ use super::{Incoming, World};
 use crate::agenda::{End, Item};
 use crate::fault_record::{MEMBER_LOST, NODE_LOST};
 use crate::link::{Holder, Parcel};
-use crate::nodes::JOIN_TIMEOUT_NS;
+use crate::timeouts::JOIN_TIMEOUT_NS;
 use crate::verdict::Violation;
 
 impl World<'_> {
