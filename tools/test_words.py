@@ -64,7 +64,7 @@ class WordsTest(unittest.TestCase):
     def test_nodes_fail_unless_they_are_aggregation_nodes(self):
         self.assert_fails("A node dies.\n", 1, "`node` may be taken for a host")
         self.assert_fails("An aggregation node dies.\n\nNodes come back.\n", 3, "`Nodes`")
-        self.assert_passes("An aggregation node dies, and other aggregation\nnodes live. `tributary node` and `in_node`"
+        self.assert_passes("An aggregation node dies, and other aggregation\nnodes live. `tributary node` and `in_host`"
                            " are code, and so is [this](control.md#a-nodes-life).\n\n```\nnode\n```\n")
 
     def test_a_page_may_declare_what_a_node_is(self):

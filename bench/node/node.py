@@ -114,7 +114,7 @@ def run_cases(mpi, program, ranks, cases, preload, arguments):
         output = run([*command, *arguments.prefix, program, *cases], arguments.timeout, ranks)
         if preload:
             counts = json.loads(report.read_text())
-            if counts["in_node"] == 0:
+            if counts["in_host"] == 0:
                 sys.exit(f"nothing ran in shared memory: {counts.get('reasons')}")
     figures = {}
     for line in output.splitlines():

@@ -175,7 +175,7 @@ class SoakLab(Lab):
         if counts["in_tree"] == 0:
             print(f"nothing ran in_tree: {counts}", file=sys.stderr)
             return None
-        totals = {name: counts[name] for name in ("in_node", "in_tree", "passed_through")}
+        totals = {name: counts[name] for name in ("in_host", "in_tree", "passed_through")}
         multicasts = sum(entry.get("multicast_results", 0) for entry in counts["communicators"])
         return {**json.loads(lines[0]), **totals, "multicast_results": multicasts}
 

@@ -181,7 +181,7 @@ def check(mpi, name, ranks, per_host, hosts, tree_only, program, arguments):
         raise Failure(f"nothing ran in_tree: {counts}")
     if (counts["direct"] == 0) != tree_only:
         raise Failure(f"{counts['direct']} ran direct: {counts}")
-    return (f"{counts['in_node']} in_node, {counts['in_tree']} in_tree, "
+    return (f"{counts['in_host']} in_host, {counts['in_tree']} in_tree, "
             f"{counts['direct']} direct")
 
 
@@ -194,7 +194,7 @@ def check_further(mpi, name, method, ranks, per_host, program, arguments):
     for collective in ("reduce_scatter", "allgather", "scan", "exscan"):
         if found[collective][path] == 0:
             raise Failure(f"no {collective} of the world ran {path}: {found}")
-    return f"{counts[path]} {path}, {counts['in_node']} in_node"
+    return f"{counts[path]} {path}, {counts['in_host']} in_host"
 
 
 def check_multicast(name, arrives, program, arguments):

@@ -105,7 +105,7 @@ def run_all(options, application):
             raise programs.Failure(f"{hosts} hosts: {results} instead of {expected}")
         line = f"{application.name:18} {f'hosts {hosts}' if hosts else 'plain':8} {seconds:6.1f} s  ok"
         if counts:
-            offloaded = counts["in_node"] + counts["in_tree"] + counts["direct"]
+            offloaded = counts["in_host"] + counts["in_tree"] + counts["direct"]
             if offloaded == 0:
                 raise programs.Failure(f"{hosts} hosts: nothing was offloaded: {counts['reasons']}")
             line += f"  {offloaded} offloaded, {counts['passed_through']} passed through"

@@ -190,7 +190,7 @@ def rows_of(options, mpi, binding, command):
     plain, _ = launch(options, mpi, command, 0)
     for hosts in HOSTS:
         output, report = launch(options, mpi, command, hosts)
-        offloaded = report["in_node"] + report["in_tree"] + report["direct"]
+        offloaded = report["in_host"] + report["in_tree"] + report["direct"]
         made, caught = figure(output, "calls"), offloaded + report["passed_through"]
         if made != caught:
             raise programs.Failure(f"{hosts} hosts: {made} calls were made, {caught} caught")

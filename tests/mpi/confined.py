@@ -77,8 +77,8 @@ def run_confined(options, confinement, command, place):
              "--seed", str(options.seed)]
     output = run.run_checked(program, words, run.mpi_launch.environment(), options.timeout)
     report = json.loads(report_path.read_text())
-    if report["in_node"] == 0 or report["passed_through"] > 0:
-        raise run.Failure(f"the report says {report['in_node']} in_node, "
+    if report["in_host"] == 0 or report["passed_through"] > 0:
+        raise run.Failure(f"the report says {report['in_host']} in_host, "
                           f"{report['passed_through']} passed_through", output)
     memory = memory_of(report)
     missing = [words for words in confinement.memory if words not in memory]

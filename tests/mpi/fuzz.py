@@ -48,9 +48,9 @@ class Path:
 
 
 PATHS = (
-    Path("node2", 2, 1, {}, "in_node"),
-    Path("node4", 4, 1, {}, "in_node"),
-    Path("node4-spin", 4, 1, {"TRIBUTARY_WAIT": "spin"}, "in_node"),
+    Path("node2", 2, 1, {}, "in_host"),
+    Path("node4", 4, 1, {}, "in_host"),
+    Path("node4-spin", 4, 1, {"TRIBUTARY_WAIT": "spin"}, "in_host"),
     Path("tree2", 4, 2, {"TRIBUTARY_BETWEEN_HOSTS": "tree"}, "in_tree"),
     Path("tree4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "tree"}, "in_tree"),
     Path("tree3-uneven", 5, 3, {"TRIBUTARY_BETWEEN_HOSTS": "tree"}, "in_tree"),

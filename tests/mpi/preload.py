@@ -80,7 +80,7 @@ def offloaded(report):
     if not report.exists():
         return 0
     counts = json.loads(report.read_text())
-    return counts["in_node"] + counts["in_tree"]
+    return counts["in_host"] + counts["in_tree"]
 
 
 def check_with_less(library, place, names, offloads, **less):

@@ -38,7 +38,7 @@ DEBIAN_HOSTS_MAX = 2
 SUPPORT = ("check.c", "plain.c", "values.c", "shapes.c", "sample.c", "layouts.c", "completion.c")
 # MPICH 4.0 declares the address MPI_STATUSES_IGNORE, which is 1, as an array: GCC then warns of overflow.
 FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-stringop-overflow", "-pthread")
-COUNTS = ("in_node", "in_tree", "direct", "passed_through")
+COUNTS = ("in_host", "in_tree", "direct", "passed_through")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,7 +229,7 @@ def check_counts(program, ranks, hosts, counts, output):
     """Checks that a program that offloads was offloaded, on the path that its hosts require."""
     if not program.offloads or ranks == 1:
         return
-    path = program.between if hosts > 1 else "in_node"
+    path = program.between if hosts > 1 else "in_host"
     if counts[path] == 0:
         raise Failure(f"the report says {path} 0", output)
     told = re.search(r"^calls (\d+)$", output, re.MULTILINE)
@@ -384,7 +384,7 @@ def summarise(results):
             for key in COUNTS:
                 made[key] += result["counts"][key]
     for (mpi, hosts), counts in sums.items():
-        offloaded = counts["in_node"] + counts["in_tree"] + counts["direct"]
+        offloaded = counts["in_host"] + counts["in_tree"] + counts["direct"]
         print(f"{mpi:14} hosts {hosts}  {sum(counts.values())} calls, {offloaded} offloaded")
 
 

@@ -66,7 +66,7 @@ class Starts:
         output, report = started
         if RIGHT not in output or report is None:
             raise run.Failure("no right results or no report", output)
-        offloaded = report["in_node"] + report["in_tree"] + report["direct"]
+        offloaded = report["in_host"] + report["in_tree"] + report["direct"]
         if offloaded < ROUNDS:
             raise run.Failure(f"{offloaded} of {ROUNDS} were offloaded", output)
         return output

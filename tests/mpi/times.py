@@ -19,7 +19,7 @@ import run
 
 RANKS = 4
 # Where a kind of the group `further` may go on several hosts.
-ANY = ("in_node", "in_tree", "direct", "passed_through")
+ANY = ("in_host", "in_tree", "direct", "passed_through")
 PROGRAM = run.Program("times")
 # check_finish() calls it.
 ALSO_MADE = ("allreduce", 16)
@@ -32,7 +32,7 @@ def paths_of(group, hosts, is_off):
         return ("passed_through",)
     if group == "further" and hosts > 1:
         return ANY
-    return ("in_tree",) if hosts > 1 and group != "host" else ("in_node",)
+    return ("in_tree",) if hosts > 1 and group != "host" else ("in_host",)
 
 
 def class_of(bytes_):
@@ -121,7 +121,7 @@ def run_times(options, place, hosts, report, environment, more=()):
 
 
 # Paths as the report and as the trace name them.
-TRACED_PATHS = {"node": "in_node", "tree": "in_tree", "direct": "direct", "passed": "passed_through"}
+TRACED_PATHS = {"node": "in_host", "tree": "in_tree", "direct": "direct", "passed": "passed_through"}
 
 
 def check_trace(options, path, report, hosts):
@@ -155,7 +155,7 @@ def check_trace(options, path, report, hosts):
 
 def check_reasons(report):
     """With offloading off nothing is offloaded, and the report says why."""
-    if report["passed_through"] == 0 or report["in_node"] + report["in_tree"] + report["direct"] > 0:
+    if report["passed_through"] == 0 or report["in_host"] + report["in_tree"] + report["direct"] > 0:
         raise run.Failure(f"offloading is off, and the report says {report}")
     if not any("switched off" in reason for reason in report["reasons"]):
         raise run.Failure(f"switched off is no reason of {report['reasons']}")

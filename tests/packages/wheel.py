@@ -51,7 +51,7 @@ def check_jobs(wheel, requirements, folder):
     bin_folder = folder / "venv" / "bin"
     run(bin_folder / "pip", "install", "--quiet", "--disable-pip-version-check", wheel, *requirements)
     path = f"{bin_folder}:{os.environ['PATH']}"
-    for hosts, way in ((1, "in_node"), (2, "in_tree")):
+    for hosts, way in ((1, "in_host"), (2, "in_tree")):
         report = folder / f"report-{hosts}.json"
         run(bin_folder / "tributary", "run", "--hosts", hosts, "--report", report, "--", "mpirun", "-n", counts.RANKS,
             "python", HERE / "app.py", counts.ROUNDS, PATH=path, TRIBUTARY_BETWEEN_HOSTS="tree")

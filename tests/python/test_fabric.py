@@ -38,7 +38,7 @@ def counts(path, label="world"):
     return found
 
 
-@pytest.mark.parametrize("hosts, path", [(1, "in_node"), (2, "in_tree")])
+@pytest.mark.parametrize("hosts, path", [(1, "in_host"), (2, "in_tree")])
 def test_operations_go_where_the_report_says(tmp_path, hosts, path):
     report = tmp_path / "report.json"
     told = execute(PROGRAM, "run", "--hosts", hosts, "--report", report, "--", sys.executable, JOB, "address",
@@ -74,7 +74,7 @@ def test_a_report_without_a_run(tmp_path):
     for _ in range(2):  # another run replaces it
         execute(sys.executable, JOB, "address", ROUNDS, 3, TRIBUTARY_REPORT=str(tmp_path / "report.json"))
         found = counts(tmp_path / "report.json")
-        assert found["collectives"]["allreduce"]["in_node"] == ROUNDS
+        assert found["collectives"]["allreduce"]["in_host"] == ROUNDS
     assert [file.name for file in tmp_path.iterdir()] == ["report.json"]
 
 
@@ -83,7 +83,7 @@ def test_a_forked_child_does_not_count_again(tmp_path):
     forks = ("import os, sys, tributary; c = tributary.Communicator.connect('127.0.0.1:1', 0, 1, label='world'); "
              "c.barrier(); child = os.fork(); child and os.waitpid(child, 0)")
     execute(sys.executable, "-c", forks, TRIBUTARY_REPORT=str(report))
-    assert sum(counts(report)["collectives"]["barrier"][path] for path in ("in_node", "direct")) == 1
+    assert sum(counts(report)["collectives"]["barrier"][path] for path in ("in_host", "direct")) == 1
 
 
 def test_a_report_on_standard_error():

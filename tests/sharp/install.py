@@ -64,7 +64,7 @@ def main():
         if not told.endswith("statuses 0\n"):
             sys.exit(f"the client failed:\n{told}")
         counts = json.loads(report.read_text(encoding="utf-8"))
-        if not counts["in_tree"] or counts["in_node"]:
+        if not counts["in_tree"] or counts["in_host"]:
             sys.exit(f"operations did not go through nodes: {counts}")
         print(f"installed, compiled by sharp.pc, {counts['in_tree']} operations in the tree")
 

@@ -75,7 +75,7 @@ fn every_collective_gives_its_result_through_nodes() {
     command.env("TRIBUTARY_REPORT", &path);
     run(command, 0);
     let report: Report = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    assert_eq!((report.jobs, report.in_node, report.direct), (1, 0, 0), "{report}");
+    assert_eq!((report.jobs, report.in_host, report.direct), (1, 0, 0), "{report}");
     for kind in [
         CollectiveKind::Allreduce,
         CollectiveKind::Reduce,
@@ -171,7 +171,7 @@ fn settings_and_counts_are_told() {
     let settings = String::from_utf8_lossy(&output.stdout);
     assert!(settings.contains("TRIBUTARY_OSOS=5 (environment)"), "{settings}");
     let counts = errors(&output);
-    let is_count = |line: &&str| line.contains("barrier") && line.contains("1 in_node");
+    let is_count = |line: &&str| line.contains("barrier") && line.contains("1 in_host");
     // By sharp_coll_dump_stats() and at the end.
     assert_eq!(counts.lines().filter(is_count).count(), 2, "{counts}");
 }

@@ -18,7 +18,7 @@ fn json_rows_have_every_column_in_order_of_size() {
     for row in &rows {
         assert_eq!(row["collective"], "allreduce");
         assert_eq!((&row["dtype"], &row["op"]), (&"f32".into(), &"sum".into()));
-        assert_eq!((&row["algo"], &row["path"]), (&"auto".into(), &"in_node".into()));
+        assert_eq!((&row["algo"], &row["path"]), (&"auto".into(), &"in_host".into()));
         assert_eq!((row["procs"].as_u64(), row["hosts"].as_u64()), (Some(2), Some(1)));
         assert_eq!((row["iterations"].as_u64(), row["verified"].as_bool()), (Some(20), Some(true)));
         for over in ["op", "rank"] {
@@ -40,7 +40,7 @@ fn every_collective_is_verified_in_the_node_and_in_the_tree() {
         let rows = rows(&line);
         assert_eq!(rows.len(), 3 * 15, "{collective}");
         for row in rows {
-            let path = if row["algo"] == "node" { "in_node" } else { "in_tree" };
+            let path = if row["algo"] == "node" { "in_host" } else { "in_tree" };
             assert_eq!(row["path"], path, "{collective}");
         }
     }

@@ -12,9 +12,9 @@ fn written(folder: &TempDir, name: &str, path: &str, mean_ns: u64) -> PathBuf {
     let counted = if path == "in_tree" { (100, 0) } else { (0, 100) };
     let (in_tree, passed_through) = counted;
     let text = format!(
-        r#"{{"run_id":"1","jobs":1,"in_node":0,"in_tree":{in_tree},"direct":0,
+        r#"{{"run_id":"1","jobs":1,"in_host":0,"in_tree":{in_tree},"direct":0,
         "passed_through":{passed_through},"reasons":{{}},"communicators":[{{"label":"world","ranks":4,
-        "hosts":2,"communicators":1,"collectives":{{"allreduce":{{"in_node":0,"in_tree":{in_tree},
+        "hosts":2,"communicators":1,"collectives":{{"allreduce":{{"in_host":0,"in_tree":{in_tree},
         "direct":0,"passed_through":{passed_through}}}}}}}],
         "times":{{"ranks":4,"program_ns":{},"not_measured":{{"barrier":8}},"collectives":{{"allreduce":
         {{"{path}":{{"8":{{"calls":400,"total_ns":{},"min_ns":900,"max_ns":90000,
@@ -89,10 +89,10 @@ fn what_a_report_lacks_is_said() {
     let ours = written(&folder, "ours.json", "in_tree", 20_000);
     let without = folder.path().join("without.json");
     let plain =
-        r#"{"jobs":1,"in_node":3,"in_tree":0,"passed_through":0,"reasons":{},"communicators":[]}"#;
+        r#"{"jobs":1,"in_host":3,"in_tree":0,"passed_through":0,"reasons":{},"communicators":[]}"#;
     std::fs::write(&without, plain).unwrap();
     let told = report(&without, &[]);
-    assert!(told.status.success() && told.stdout.contains("3 in_node"), "{}", told.stdout);
+    assert!(told.status.success() && told.stdout.contains("3 in_host"), "{}", told.stdout);
     let without = without.to_str().unwrap();
     let broken = folder.path().join("broken.json");
     std::fs::write(&broken, "not a report").unwrap();

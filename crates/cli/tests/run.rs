@@ -113,7 +113,7 @@ fn ranks_of_a_launcher_are_told_that_run_comes_first() {
 #[test]
 fn a_report_to_a_pipe_a_link_or_standard_output_is_written_there() {
     let libraries = libraries();
-    let script = r#"printf '{"run_id":"%s","jobs":1,"in_node":5,"in_tree":7,"passed_through":2,"reasons":{},
+    let script = r#"printf '{"run_id":"%s","jobs":1,"in_host":5,"in_tree":7,"passed_through":2,"reasons":{},
         "communicators":[]}' "$TRIBUTARY_RUN_ID" > "$TRIBUTARY_REPORT"; echo done"#;
     let (file, link) = (libraries.path().join("file"), libraries.path().join("link"));
     std::os::unix::fs::symlink("file", &link).unwrap();
@@ -162,9 +162,9 @@ fn a_signal_is_passed_on() {
 #[test]
 fn a_report_is_shown_and_kept() {
     let libraries = libraries();
-    let script = r#"printf '{"run_id":"%s","jobs":1,"in_node":5,"in_tree":7,"passed_through":2,
+    let script = r#"printf '{"run_id":"%s","jobs":1,"in_host":5,"in_tree":7,"passed_through":2,
         "reasons":{"user operator":2},"communicators":[{"label":"world","ranks":4,"hosts":2,
-        "communicators":1,"collectives":{"allreduce":{"in_node":5,"in_tree":7,"passed_through":2,
+        "communicators":1,"collectives":{"allreduce":{"in_host":5,"in_tree":7,"passed_through":2,
         "reasons":{"user operator":2}}}}]}' "$TRIBUTARY_RUN_ID" > "$TRIBUTARY_REPORT""#;
     let kept = libraries.path().join("report.json");
     let options = format!("--report {}", kept.display());
@@ -172,7 +172,7 @@ fn a_report_is_shown_and_kept() {
         let ended = run(&mut shell(&libraries, options, script));
         assert!(ended.status.success());
         assert!(
-            ended.stderr.contains("tributary: 5 in_node, 7 in_tree, 0 direct, 2 passed_through"),
+            ended.stderr.contains("tributary: 5 in_host, 7 in_tree, 0 direct, 2 passed_through"),
             "{options}: {}",
             ended.stderr
         );

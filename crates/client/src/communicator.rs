@@ -342,7 +342,7 @@ impl Communicator {
     /// Counts an operation that took the fast path. The caller has the engine, so nobody else counts.
     #[inline]
     fn counted_in_node(&self, kind: CollectiveKind) -> Result<(), CollectiveError> {
-        self.counters.count_in_turn(kind, PathKind::InNode);
+        self.counters.count_in_turn(kind, PathKind::InHost);
         Ok(())
     }
 

@@ -83,7 +83,7 @@ impl Prepared {
             // SAFETY: as the caller of this function promises.
             let is_posted = unsafe { engine.post_exchange(exchange) };
             if is_posted {
-                self.counters.count_in_turn(self.kind, PathKind::InNode);
+                self.counters.count_in_turn(self.kind, PathKind::InHost);
                 self.state.reset();
             }
             is_posted

@@ -216,7 +216,7 @@ fn random_mixes_of_collectives_agree_with_the_oracle() {
     for (seed, size) in [(1, 1), (2, 2), (3, 3), (4, 5)] {
         on_all_ranks(size, move |mut ranks| {
             let communicator = communicator(&mut ranks, &CounterRegistry::default(), "world");
-            assert_eq!(communicator.path(&Operation::BARRIER).kind(), PathKind::InNode);
+            assert_eq!(communicator.path(&Operation::BARRIER).kind(), PathKind::InHost);
             play(&communicator, &script(seed, size, 100), ranks.rank(), size);
         });
     }
@@ -375,8 +375,8 @@ fn operations_are_counted_once_by_the_rank_that_counts() {
         }
     });
     let report = seen.report();
-    assert_eq!((report.in_node, report.in_tree, report.passed_through), (5, 0, 0));
-    assert_eq!(report.communicators[0].collectives[&CollectiveKind::Barrier].in_node, 5);
+    assert_eq!((report.in_host, report.in_tree, report.passed_through), (5, 0, 0));
+    assert_eq!(report.communicators[0].collectives[&CollectiveKind::Barrier].in_host, 5);
     assert_eq!(report.communicators[0].hosts, 1);
 }
 

@@ -173,7 +173,7 @@ fn every_start_is_counted() {
             sum.end(2, false);
         }
     });
-    assert_eq!(seen.report().in_node, 5);
+    assert_eq!(seen.report().in_host, 5);
 }
 
 /// Posted before and after the communicator was given up.

@@ -82,12 +82,12 @@ mod tests {
     #[test]
     fn paths_are_joined_and_classes_of_either_report_are_kept() {
         let passed = PathTaken::PassedThrough;
-        let ours = times(&[(PathTaken::InNode, 8, 100), (passed, 8, 300), (passed, 64, 5)]);
+        let ours = times(&[(PathTaken::InHost, 8, 100), (passed, 8, 300), (passed, 64, 5)]);
         let baseline = times(&[(passed, 8, 1000), (passed, 8, 600), (passed, 4096, 9)]);
         let rows = compare(&ours, &baseline);
         let sizes: Vec<u64> = rows.iter().map(|row| row.from_bytes).collect();
         assert_eq!(sizes, [8, 64, 4096]);
-        assert_eq!(rows[0].paths, BTreeSet::from([PathTaken::InNode, passed]));
+        assert_eq!(rows[0].paths, BTreeSet::from([PathTaken::InHost, passed]));
         assert_eq!((rows[0].ours.calls, rows[0].baseline.calls), (2, 2));
         assert_eq!(rows[0].speed_up(), Some(4.0));
         assert_eq!(rows[0].saved_ns(), Some(1200.0));

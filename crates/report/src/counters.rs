@@ -127,10 +127,10 @@ impl Counters {
     fn summary(&self) -> CommunicatorReport {
         let mut collectives: BTreeMap<CollectiveKind, Counts> = BTreeMap::new();
         for kind in CollectiveKind::ALL {
-            let [in_node, in_tree, direct] = PathKind::ALL
+            let [in_host, in_tree, direct] = PathKind::ALL
                 .map(|path| self.done[kind as usize][path as usize].load(Ordering::Relaxed));
-            if in_node + in_tree + direct > 0 {
-                let counts = Counts { in_node, in_tree, direct, ..Counts::default() };
+            if in_host + in_tree + direct > 0 {
+                let counts = Counts { in_host, in_tree, direct, ..Counts::default() };
                 collectives.insert(kind, counts);
             }
         }
@@ -246,12 +246,12 @@ mod tests {
     fn counts_of_communicators_that_are_gone_stay_and_their_counters_go() {
         let registry = CounterRegistry::default();
         for _ in 0..10 * OPEN_MIN {
-            registry.open("dup", 4, true).count(CollectiveKind::Barrier, PathKind::InNode);
+            registry.open("dup", 4, true).count(CollectiveKind::Barrier, PathKind::InHost);
         }
         let kept = registry.open("kept", 4, true);
-        kept.count(CollectiveKind::Barrier, PathKind::InNode);
+        kept.count(CollectiveKind::Barrier, PathKind::InHost);
         let report = registry.report();
-        assert_eq!(report.in_node, 10 * OPEN_MIN as u64 + 1);
+        assert_eq!(report.in_host, 10 * OPEN_MIN as u64 + 1);
         assert_eq!(report.communicators[0].communicators, 10 * OPEN_MIN as u64);
         assert!(registry.entries.lock().unwrap().open.len() <= 2 * OPEN_MIN + 1);
     }

@@ -88,7 +88,7 @@ mod tests {
     fn report(run_id: &str) -> Report {
         let mut report = Report { run_id: run_id.to_owned(), jobs: 1, ..Report::default() };
         let text = r#"{"label":"world","ranks":2,"hosts":1,"communicators":1,
-            "collectives":{"allreduce":{"in_node":3,"in_tree":0,"passed_through":0}}}"#;
+            "collectives":{"allreduce":{"in_host":3,"in_tree":0,"passed_through":0}}}"#;
         report.add(&serde_json::from_str(text).unwrap());
         report
     }
@@ -100,12 +100,12 @@ mod tests {
         let read = || -> Report { serde_json::from_slice(&fs::read(&path).unwrap()).unwrap() };
         add_to_file(&path, &report("a")).unwrap();
         add_to_file(&path, &report("a")).unwrap();
-        assert_eq!((read().jobs, read().in_node), (2, 6));
+        assert_eq!((read().jobs, read().in_host), (2, 6));
         add_to_file(&path, &report("b")).unwrap();
-        assert_eq!((read().jobs, read().in_node), (1, 3));
+        assert_eq!((read().jobs, read().in_host), (1, 3));
         add_to_file(&path, &report("")).unwrap();
         add_to_file(&path, &report("")).unwrap();
-        assert_eq!((read().jobs, read().in_node), (1, 3));
+        assert_eq!((read().jobs, read().in_host), (1, 3));
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no partial file stays");
     }
 

@@ -38,7 +38,7 @@ pub struct Report {
     /// Jobs it covers.
     pub jobs: u64,
     /// Operations in shared memory, all members on one host.
-    pub in_node: u64,
+    pub in_host: u64,
     /// Operations through the aggregation tree.
     pub in_tree: u64,
     /// Operations between hosts by host algorithms of ours, without aggregation nodes.
@@ -120,7 +120,7 @@ impl Failovers {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// In shared memory.
-    pub in_node: u64,
+    pub in_host: u64,
     /// Through the tree.
     pub in_tree: u64,
     /// Between hosts without aggregation nodes.
@@ -141,7 +141,7 @@ fn is_zero(count: &u64) -> bool {
 
 impl Counts {
     fn add(&mut self, other: &Self) {
-        self.in_node += other.in_node;
+        self.in_host += other.in_host;
         self.in_tree += other.in_tree;
         self.direct += other.direct;
         self.passed_through += other.passed_through;
@@ -154,10 +154,10 @@ impl Counts {
 /// The report as lines for people: totals, then each communicator's collectives, then the reasons.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { in_node, in_tree, direct, passed_through, .. } = self;
+        let Self { in_host, in_tree, direct, passed_through, .. } = self;
         writeln!(
             f,
-            "tributary: {in_node} in_node, {in_tree} in_tree, {direct} direct, \
+            "tributary: {in_host} in_host, {in_tree} in_tree, {direct} direct, \
              {passed_through} passed_through"
         )?;
         for communicator in &self.communicators {
@@ -195,10 +195,10 @@ impl fmt::Display for Report {
                 writeln!(f, "    without aggregation nodes: {note}")?;
             }
             for (kind, counts) in &communicator.collectives {
-                let Counts { in_node, in_tree, direct, passed_through, .. } = counts;
+                let Counts { in_host, in_tree, direct, passed_through, .. } = counts;
                 writeln!(
                     f,
-                    "    {:<15}{in_node:>10} in_node{in_tree:>10} in_tree{direct:>10} direct\
+                    "    {:<15}{in_host:>10} in_host{in_tree:>10} in_tree{direct:>10} direct\
                      {passed_through:>10} passed_through",
                     kind.name()
                 )?;
@@ -218,7 +218,7 @@ impl Report {
             return;
         }
         for counts in communicator.collectives.values() {
-            self.in_node += counts.in_node;
+            self.in_host += counts.in_host;
             self.in_tree += counts.in_tree;
             self.direct += counts.direct;
             self.passed_through += counts.passed_through;
@@ -269,19 +269,19 @@ mod tests {
         let counters = registry.open("world", 4, true);
         counters.count(CollectiveKind::Allreduce, PathKind::InTree);
         counters.count(CollectiveKind::Allreduce, PathKind::InTree);
-        counters.count(CollectiveKind::Barrier, PathKind::InNode);
+        counters.count(CollectiveKind::Barrier, PathKind::InHost);
         counters.count(CollectiveKind::Broadcast, PathKind::Direct);
         counters.count_passed(CollectiveKind::Reduce, "user-defined operator");
         registry
             .open("not ours to count", 4, false)
-            .count(CollectiveKind::Broadcast, PathKind::InNode);
+            .count(CollectiveKind::Broadcast, PathKind::InHost);
         registry.report()
     }
 
     #[test]
     fn totals_are_sums_of_communicators() {
         let report = counted();
-        assert_eq!((report.in_node, report.in_tree, report.passed_through), (1, 2, 1));
+        assert_eq!((report.in_host, report.in_tree, report.passed_through), (1, 2, 1));
         assert_eq!(report.direct, 1);
         assert_eq!(report.reasons["user-defined operator"], 1);
         assert_eq!(report.communicators.len(), 1);
@@ -292,7 +292,7 @@ mod tests {
         let mut report = counted();
         let text = serde_json::to_string(&counted()).unwrap();
         report.merge(&serde_json::from_str(&text).unwrap());
-        assert_eq!((report.in_node, report.in_tree, report.passed_through), (2, 4, 2));
+        assert_eq!((report.in_host, report.in_tree, report.passed_through), (2, 4, 2));
         assert_eq!(report.direct, 2);
         assert_eq!(report.communicators.len(), 1);
         assert_eq!(report.communicators[0].communicators, 2);

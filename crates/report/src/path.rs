@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathKind {
     /// Shared memory: all members are on one host.
-    InNode,
+    InHost,
     /// Through the aggregation tree.
     InTree,
     /// Between hosts by a host algorithm over direct links, without aggregation nodes.
@@ -15,13 +15,13 @@ pub enum PathKind {
 
 impl PathKind {
     /// Every path.
-    pub const ALL: [Self; 3] = [Self::InNode, Self::InTree, Self::Direct];
+    pub const ALL: [Self; 3] = [Self::InHost, Self::InTree, Self::Direct];
 
     /// Its name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::InNode => "in_node",
+            Self::InHost => "in_host",
             Self::InTree => "in_tree",
             Self::Direct => "direct",
         }
@@ -32,8 +32,8 @@ impl PathKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathTaken {
-    /// See [`PathKind::InNode`].
-    InNode,
+    /// See [`PathKind::InHost`].
+    InHost,
     /// See [`PathKind::InTree`].
     InTree,
     /// See [`PathKind::Direct`].
@@ -44,13 +44,13 @@ pub enum PathTaken {
 
 impl PathTaken {
     /// Every path.
-    pub const ALL: [Self; 4] = [Self::InNode, Self::InTree, Self::Direct, Self::PassedThrough];
+    pub const ALL: [Self; 4] = [Self::InHost, Self::InTree, Self::Direct, Self::PassedThrough];
 
     /// Its name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::InNode => PathKind::InNode.name(),
+            Self::InHost => PathKind::InHost.name(),
             Self::InTree => PathKind::InTree.name(),
             Self::Direct => PathKind::Direct.name(),
             Self::PassedThrough => "passed_through",
@@ -61,7 +61,7 @@ impl PathTaken {
 impl From<PathKind> for PathTaken {
     fn from(path: PathKind) -> Self {
         match path {
-            PathKind::InNode => Self::InNode,
+            PathKind::InHost => Self::InHost,
             PathKind::InTree => Self::InTree,
             PathKind::Direct => Self::Direct,
         }

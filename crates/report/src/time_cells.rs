@@ -174,13 +174,13 @@ mod tests {
                 scope.spawn(|| {
                     start.wait();
                     for duration_ns in 1..=CALLS {
-                        cells.add(CollectiveKind::Scan, PathTaken::InNode, 8, duration_ns);
+                        cells.add(CollectiveKind::Scan, PathTaken::InHost, 8, duration_ns);
                     }
                 });
             }
         });
         let times = cells.times(1);
-        let measured = &times.collectives[&CollectiveKind::Scan][&PathTaken::InNode][&8];
+        let measured = &times.collectives[&CollectiveKind::Scan][&PathTaken::InHost][&8];
         assert_eq!(measured.calls, 4 * CALLS);
         assert_eq!(measured.total_ns, 4 * CALLS * (CALLS + 1) / 2);
         assert_eq!((measured.min_ns, measured.max_ns), (1, CALLS));
@@ -191,12 +191,12 @@ mod tests {
     #[test]
     fn cleared_cells_hold_what_is_added_afterwards() {
         let cells = TimeCells::new();
-        cells.add(CollectiveKind::Scan, PathTaken::InNode, 8, 5);
+        cells.add(CollectiveKind::Scan, PathTaken::InHost, 8, 5);
         cells.add_not_measured(CollectiveKind::Scan);
         cells.clear();
         assert_eq!(cells.times(1), TimeCells::new().times(1));
-        cells.add(CollectiveKind::Scan, PathTaken::InNode, 8, 7);
-        let measured = &cells.times(1).collectives[&CollectiveKind::Scan][&PathTaken::InNode][&8];
+        cells.add(CollectiveKind::Scan, PathTaken::InHost, 8, 7);
+        let measured = &cells.times(1).collectives[&CollectiveKind::Scan][&PathTaken::InHost][&8];
         assert_eq!((measured.calls, measured.min_ns, measured.max_ns), (1, 7, 7));
     }
 

@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn merging_ranks_is_measuring_all_at_one() {
-        let (node, passed) = (PathTaken::InNode, PathTaken::PassedThrough);
+        let (node, passed) = (PathTaken::InHost, PathTaken::PassedThrough);
         let first = [(node, 8, 300), (node, 8, 900), (passed, 0, 50)];
         let second = [(node, 8, 200), (node, 4096, 7000)];
         let mut merged = Times::default();

@@ -101,7 +101,7 @@ struct Hub<'a> {
     times_ns: Vec<Vec<Vec<u64>>>,
     /// Each rank's overlap in those sizes.
     overlaps: Vec<VecDeque<OverlapTimes>>,
-    /// `in_node`, `in_tree` or `direct`, as the ranks say.
+    /// `in_host`, `in_tree` or `direct`, as the ranks say.
     carried: String,
     /// The number of sizes that all ranks have finished.
     rows: usize,

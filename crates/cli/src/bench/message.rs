@@ -53,7 +53,7 @@ pub(super) struct OverlapTimes {
 pub(super) enum FromRank {
     /// This rank's part of an allgather.
     Gather(Vec<u8>),
-    /// The communicator is set up; its path is `in_node`, `in_tree` or `direct`.
+    /// The communicator is set up; its path is `in_host`, `in_tree` or `direct`.
     Ready(String),
     /// Nanoseconds of each operation of the next step.
     Times(Vec<u64>),

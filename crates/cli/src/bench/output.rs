@@ -17,7 +17,7 @@ use crate::tables;
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) path: PathFlag,
-    /// `in_node`, `in_tree` or `direct`.
+    /// `in_host`, `in_tree` or `direct`.
     pub(super) carried: String,
     pub(super) step: Step,
     pub(super) summary: Summary,

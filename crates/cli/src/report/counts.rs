@@ -12,7 +12,7 @@ pub(super) fn text(report: &Report) -> String {
         "ranks",
         "hosts",
         "collective",
-        "in_node",
+        "in_host",
         "in_tree",
         "direct",
         "passed_through",
@@ -26,8 +26,8 @@ pub(super) fn text(report: &Report) -> String {
     tables::right(&mut table, 1..3);
     tables::right(&mut table, 4..8);
     let mut text = format!(
-        "tributary: {} in_node, {} in_tree, {} direct, {} passed_through",
-        report.in_node, report.in_tree, report.direct, report.passed_through
+        "tributary: {} in_host, {} in_tree, {} direct, {} passed_through",
+        report.in_host, report.in_tree, report.direct, report.passed_through
     );
     if !report.communicators.is_empty() {
         text.push('\n');
@@ -59,7 +59,7 @@ fn row(communicator: &CommunicatorReport, kind: CollectiveKind, counts: &Counts)
         // Not found out where it was not set up.
         if communicator.hosts == 0 { "-".to_owned() } else { communicator.hosts.to_string() },
         kind.name().to_owned(),
-        counts.in_node.to_string(),
+        counts.in_host.to_string(),
         counts.in_tree.to_string(),
         counts.direct.to_string(),
         counts.passed_through.to_string(),
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn every_communicator_and_reason_is_shown() {
         let counts = Counts {
-            in_node: 1,
+            in_host: 1,
             in_tree: 20,
             direct: 6,
             passed_through: 3,
@@ -99,7 +99,7 @@ mod tests {
         report.add(&communicator);
         let text = text(&report);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "tributary: 1 in_node, 20 in_tree, 6 direct, 3 passed_through");
+        assert_eq!(lines[0], "tributary: 1 in_host, 20 in_tree, 6 direct, 3 passed_through");
         let words: Vec<&str> = lines[2].split_whitespace().collect();
         assert_eq!(
             words,

@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn panels_lie_below_each_other() {
-        let drawing = svg(&times(PathTaken::InNode), None).unwrap();
+        let drawing = svg(&times(PathTaken::InHost), None).unwrap();
         let height = extent(&drawing).1;
         let second = format!("<svg y=\"{}\"", height / 2.0);
         assert!(height > 0.0 && drawing.contains(&second), "{height}");

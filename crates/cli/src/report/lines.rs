@@ -9,7 +9,7 @@ pub(super) fn json(report: &Report, baseline: Option<&Report>) -> Value {
     whole["times"] = report.times.as_ref().map_or(Value::Null, times);
     if let Some(baseline) = baseline {
         whole["baseline"] = json!({
-            "in_node": baseline.in_node,
+            "in_host": baseline.in_host,
             "in_tree": baseline.in_tree,
             "direct": baseline.direct,
             "passed_through": baseline.passed_through,
@@ -85,16 +85,16 @@ mod tests {
     fn report(path: PathTaken, duration_ns: u64) -> Report {
         let cells = TimeCells::new();
         cells.add(CollectiveKind::Scan, path, 64, duration_ns);
-        Report { in_node: 3, times: Some(cells.times(10_000)), ..Report::default() }
+        Report { in_host: 3, times: Some(cells.times(10_000)), ..Report::default() }
     }
 
     #[test]
     fn counts_stay_and_figures_are_derived() {
-        let ours = report(PathTaken::InNode, 700);
+        let ours = report(PathTaken::InHost, 700);
         let value = json(&ours, Some(&report(PathTaken::PassedThrough, 1400)));
-        assert_eq!(value["in_node"], 3);
+        assert_eq!(value["in_host"], 3);
         let row = &value["times"]["rows"][0];
-        assert_eq!((&row["collective"], &row["path"]), (&json!("scan"), &json!("in_node")));
+        assert_eq!((&row["collective"], &row["path"]), (&json!("scan"), &json!("in_host")));
         assert_eq!((&row["from_bytes"], &row["p50_ns"]), (&json!(64), &json!([640, 768])));
         assert_eq!(value["compared"][0]["speed_up"], 2.0);
         assert_eq!(value["baseline"]["times"]["collectives_ns"], 1400);

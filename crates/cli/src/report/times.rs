@@ -37,8 +37,8 @@ pub(super) fn compared(report: &Report, baseline: &Report) -> String {
     let rows = compare(ours, theirs);
     let mut lines = vec![
         format!(
-            "baseline: {} in_node, {} in_tree, {} direct, {} passed_through",
-            baseline.in_node, baseline.in_tree, baseline.direct, baseline.passed_through
+            "baseline: {} in_host, {} in_tree, {} direct, {} passed_through",
+            baseline.in_host, baseline.in_tree, baseline.direct, baseline.passed_through
         ),
         format!("baseline {}", theirs.headline()),
         beside(&rows),
@@ -142,11 +142,11 @@ mod tests {
 
     #[test]
     fn a_baseline_gives_speed_up_and_a_warning_if_calls_differ() {
-        let ours = report(10, PathTaken::InNode, 1_000);
+        let ours = report(10, PathTaken::InHost, 1_000);
         let text = compared(&ours, &report(10, PathTaken::PassedThrough, 4_000));
         let row = text.lines().find(|line| line.starts_with("allreduce")).unwrap();
         let expected =
-            "allreduce 4-8 KiB in_node 10 1.00 0.896-1.02 10 4.00 3.58-4.10 4.00 0.000030";
+            "allreduce 4-8 KiB in_host 10 1.00 0.896-1.02 10 4.00 3.58-4.10 4.00 0.000030";
         assert_eq!(words(row), expected);
         assert!(!text.contains("different calls"), "{text}");
         let other = compared(&ours, &report(11, PathTaken::PassedThrough, 4_000));

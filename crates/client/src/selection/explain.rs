@@ -40,7 +40,7 @@ pub struct Case {
 /// The path of a [`Case`], and why it is that one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
-    /// `in_node`, `in_tree`, `direct` or `passed_through`, as reports name it.
+    /// `in_host`, `in_tree`, `direct` or `passed_through`, as reports name it.
     pub path: &'static str,
     /// The host algorithm; none on other paths than `direct`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -311,7 +311,7 @@ mod tests {
         assert!(on_8.predicted.is_sorted_by_key(|row| row.time_us));
         assert_eq!(on_8.predicted[0].algorithm, on_8.algorithm);
         assert!(on_8.predicted.iter().any(|row| row.method == Method::Tree));
-        assert_eq!(explained(&[manager], allreduce, 1).path, "in_node");
+        assert_eq!(explained(&[manager], allreduce, 1).path, "in_host");
         let pair = explained(&[manager], allreduce, 2);
         assert_eq!(pair.path, "direct");
         assert!(pair.reasons[0].contains("two hosts"), "{pair}");

@@ -77,7 +77,7 @@ impl Path {
     #[must_use]
     pub fn kind(self) -> PathKind {
         match self {
-            Self::SharedMemory => PathKind::InNode,
+            Self::SharedMemory => PathKind::InHost,
             Self::Tree => PathKind::InTree,
             Self::Direct(_) => PathKind::Direct,
         }

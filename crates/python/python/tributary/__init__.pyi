@@ -266,5 +266,5 @@ class Communicator:
     def __exit__(self, *error: object) -> None: ...
 
 def report() -> dict[str, Any]:
-    """What this process has counted until now: totals `in_node`, `in_tree` and `direct`, and each
+    """What this process has counted until now: totals `in_host`, `in_tree` and `direct`, and each
     communicator's collectives, which its rank 0 counts. See the book's page on the report."""
