@@ -84,8 +84,8 @@ bench: build mpi-venvs ## Time kernels, links, host groups, MPI in one node, the
 	@mkdir -p build
 	$(PROGRAM) tune --measure build/bench-tuning.toml
 	$(PROGRAM) model --measure --tuning build/bench-tuning.toml --hosts 2 --ppn 16 --sizes 8,4K,64K,1M
-	$(PROGRAM) bench allreduce --procs 4 --hosts 2 --algo node,auto,tree --sizes 8,1K,64K,1M
-	$(PROGRAM) bench barrier --procs 4 --hosts 2 --algo node,auto,tree
+	$(PROGRAM) bench allreduce --procs 4 --hosts 2 --algo host,auto,tree --sizes 8,1K,64K,1M
+	$(PROGRAM) bench barrier --procs 4 --hosts 2 --algo host,auto,tree
 	$(MAKE) --no-print-directory bench-lab
 
 clean: ## Remove what was built and the virtual environments

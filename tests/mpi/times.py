@@ -121,7 +121,7 @@ def run_times(options, place, hosts, report, environment, more=()):
 
 
 # Paths as the report and as the trace name them.
-TRACED_PATHS = {"node": "in_host", "tree": "in_tree", "direct": "direct", "passed": "passed_through"}
+TRACED_PATHS = {"host": "in_host", "tree": "in_tree", "direct": "direct", "passed": "passed_through"}
 
 
 def check_trace(options, path, report, hosts):

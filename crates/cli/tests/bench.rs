@@ -35,16 +35,16 @@ fn json_rows_have_every_column_in_order_of_size() {
 fn every_collective_is_verified_in_the_node_and_in_the_tree() {
     for collective in ["allreduce", "reduce", "bcast"] {
         let line = format!(
-            "{collective} --procs 4 --hosts 2 --algo node,auto,tree --sizes 4:64K --iters 4"
+            "{collective} --procs 4 --hosts 2 --algo host,auto,tree --sizes 4:64K --iters 4"
         );
         let rows = rows(&line);
         assert_eq!(rows.len(), 3 * 15, "{collective}");
         for row in rows {
-            let path = if row["algo"] == "node" { "in_host" } else { "in_tree" };
+            let path = if row["algo"] == "host" { "in_host" } else { "in_tree" };
             assert_eq!(row["path"], path, "{collective}");
         }
     }
-    let rows = rows("barrier --procs 3 --hosts 3 --algo node,auto --iters 10");
+    let rows = rows("barrier --procs 3 --hosts 3 --algo host,auto --iters 10");
     assert_eq!(rows.len(), 2);
     assert_eq!(rows[0]["size_bytes"], 0);
 }

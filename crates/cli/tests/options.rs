@@ -125,7 +125,7 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("bench allreduce --op xor", &["--op", "'xor'", "sum"]),
     ("bench allreduce --dtype f32 --op bit-and", &["--op", "'bit-and'", "f32"]),
     ("bench barrier --op sum", &["--op", "'sum'"]),
-    ("bench allreduce --algo ring", &["--algo", "'ring'", "node", "tree"]),
+    ("bench allreduce --algo ring", &["--algo", "'ring'", "host", "tree"]),
     ("bench allreduce --iters 0", &["--iters", "'0'"]),
     ("manager --listen here --token-file t", &["--listen", "'here'", "127.0.0.1"]),
     ("manager --listen 127.0.0.1:0 --token-file /no/such", &["--token-file", "'/no/such'"]),

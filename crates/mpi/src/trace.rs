@@ -69,7 +69,7 @@ pub unsafe extern "C" fn tributary_trace_add(
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
     if let Some(done) = done(communicator, operation) {
         let path = match done.path {
-            PathTaken::InHost => Path::Node,
+            PathTaken::InHost => Path::Host,
             PathTaken::InTree => Path::Tree,
             PathTaken::Direct => Path::Direct,
             PathTaken::PassedThrough => Path::Passed,

@@ -157,7 +157,7 @@ struct Measured<'a> {
 
 impl<'a> Measured<'a> {
     fn new(joint: &'a Joint<'_>) -> Self {
-        let operations = joint.operations().filter(|operation| operation.path != Path::Node);
+        let operations = joint.operations().filter(|operation| operation.path != Path::Host);
         Self { operations: operations.collect() }
     }
 

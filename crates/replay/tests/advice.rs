@@ -86,6 +86,6 @@ fn a_root_with_too_many_children_is_refused() {
 fn traces_that_tell_nothing_are_refused() {
     let in_tree = advice(&two_levels(), &text(4, 10, 20, "tree")).unwrap_err();
     assert!(matches!(in_tree, AdviceError::InTree(320 | 80)), "{in_tree}");
-    let inside = advice(&two_levels(), &text(4, 10, 20, "node")).unwrap_err();
+    let inside = advice(&two_levels(), &text(4, 10, 20, "host")).unwrap_err();
     assert!(matches!(inside, AdviceError::NothingToGain), "{inside}");
 }

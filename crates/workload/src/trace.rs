@@ -15,7 +15,7 @@
 //! came after the record was full, and how many nonblocking ones there were, which are not recorded.
 //! `communicator`: its number at this rank, how many earlier ones of this rank had the same members, and the
 //! ranks of its members in `MPI_COMM_WORLD`, in order. An operation: the communicator's number, the
-//! collective, its root, the bytes that this rank contributed, the path (`node`, `tree`, `direct` or
+//! collective, its root, the bytes that this rank contributed, the path (`host`, `tree`, `direct` or
 //! `passed`), the nanoseconds since this rank's previous operation ended, and its own nanoseconds.
 
 mod members;
@@ -93,7 +93,7 @@ pub struct Traced {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Path {
     /// Inside one host.
-    Node,
+    Host,
     /// In the tree.
     Tree,
     /// Over links between hosts.
@@ -104,13 +104,13 @@ pub enum Path {
 
 impl Path {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Node, Self::Tree, Self::Direct, Self::Passed];
+    pub const ALL: [Self; 4] = [Self::Host, Self::Tree, Self::Direct, Self::Passed];
 
     /// Its name in a trace.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Node => "node",
+            Self::Host => "host",
             Self::Tree => "tree",
             Self::Direct => "direct",
             Self::Passed => "passed",

@@ -23,7 +23,7 @@ impl Plan {
     pub(super) fn hosts_of(&self, path: PathFlag) -> u32 {
         match path {
             PathFlag::Auto => self.hosts,
-            PathFlag::Node => 1,
+            PathFlag::Host => 1,
             PathFlag::Tree | PathFlag::Direct => self.ranks,
         }
     }
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn every_path_decides_the_hosts() {
-        let plan = plan("reduce --procs 6 --hosts 2 --algo auto,node,tree,direct").unwrap();
+        let plan = plan("reduce --procs 6 --hosts 2 --algo auto,host,tree,direct").unwrap();
         let hosts: Vec<u32> = plan.paths.iter().map(|&path| plan.hosts_of(path)).collect();
         assert_eq!(hosts, [2, 1, 6, 6]);
     }
@@ -189,7 +189,7 @@ mod tests {
             ("barrier --op sum", "--op", "sum"),
             ("bcast --op sum", "--op", "sum"),
             ("allreduce --sizes 6", "--sizes", "6"),
-            ("allreduce --algo node,node", "--algo", "node"),
+            ("allreduce --algo host,host", "--algo", "host"),
         ] {
             let error = plan(line).unwrap_err();
             assert_eq!((error.option.as_str(), error.value.as_str()), (option, value), "{line}");

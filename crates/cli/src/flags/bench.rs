@@ -10,13 +10,13 @@ const EXAMPLES: &str = "\
 Examples:
   tributary bench allreduce
   tributary bench allreduce --procs 4 --hosts 2 --sizes 8,1K,64K,1M
-  tributary bench allreduce --algo node,tree --sizes 4:64K
+  tributary bench allreduce --algo host,tree --sizes 4:64K
   tributary bench barrier --procs 8 --hosts 4 --json
   tributary bench allreduce --procs 4 --hosts 4 --overlap
 
 Latency in the manner of the OSU benchmarks: a barrier before each operation, every rank times its \
 own part. After avg_us come quartiles over operations, of the mean over ranks, and quartiles over ranks, \
-of the mean over operations (in JSON op_min_us ... and rank_min_us ...). If a rank or node dies, the \
+of the mean over operations (in JSON op_min_us ... and rank_min_us ...). If a rank or an aggregation node dies, the \
 benchmark ends with exit code 1 and says what happened to every rank.";
 
 /// Time collectives between processes that it starts, without any MPI
@@ -48,7 +48,7 @@ pub(crate) struct BenchFlags {
     #[arg(long, value_name = "OPERATOR")]
     pub(crate) op: Option<String>,
 
-    /// Paths to compare: auto reduces inside each host and then between hosts, node makes all
+    /// Paths to compare: auto reduces inside each host and then between hosts, host makes all
     /// processes one host, tree makes every process an endpoint of the tree, direct connects every
     /// process to the others by direct links
     #[arg(long, value_enum, value_name = "PATHS", default_value = "auto", value_delimiter = ',')]
@@ -99,7 +99,7 @@ pub(crate) enum PathFlag {
     /// Shared memory inside each host, the tree between hosts
     Auto,
     /// Shared memory of one host
-    Node,
+    Host,
     /// Every process is an endpoint of the tree
     Tree,
     /// Every process is a host; host algorithms run over direct links between them
@@ -127,7 +127,7 @@ impl PathFlag {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
-            Self::Node => "node",
+            Self::Host => "host",
             Self::Tree => "tree",
             Self::Direct => "direct",
         }
