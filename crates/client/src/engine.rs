@@ -353,25 +353,25 @@ impl Engine {
         has_finished
     }
 
-    /// Whether what was started goes on without this process: there is one operation, aggregation nodes
+    /// Whether what was started completes without this process: there is one operation, aggregation nodes
     /// carry its last stage here, and all of it is sent. Then nobody has to poll it before its result is
     /// wanted.
-    fn goes_on_alone(&mut self) -> bool {
+    fn completes_without_polling(&mut self) -> bool {
         let Some(current) = &self.current else { return false };
         let is_last = current.next + 1 == current.plan.len();
         match current.plan.get(current.next) {
             Some(Stage::InterHost { method, .. }) if self.queue.len() == 1 && is_last => {
                 let method = *method;
-                self.methods.method(method).goes_on_alone()
+                self.methods.method(method).completes_without_polling()
             }
             _ => false,
         }
     }
 
-    /// Whether a thread of this process has to drive what was started. What aggregation nodes finish alone
+    /// Whether a thread of this process has to drive what was started. What aggregation nodes complete alone
     /// needs none.
     pub(crate) fn needs_driving(&mut self) -> bool {
-        !self.is_idle() && !self.goes_on_alone()
+        !self.is_idle() && !self.completes_without_polling()
     }
 
     /// Whether nothing in the queue is left.

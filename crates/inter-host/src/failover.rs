@@ -474,9 +474,9 @@ impl InterHost for FailoverTree {
         }
     }
 
-    fn goes_on_alone(&mut self) -> bool {
+    fn completes_without_polling(&mut self) -> bool {
         match &mut self.state {
-            State::InTree(member) => member.goes_on_alone(),
+            State::InTree(member) => member.completes_without_polling(),
             _ => false,
         }
     }

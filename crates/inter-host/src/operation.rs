@@ -119,7 +119,7 @@ pub trait InterHost {
     fn check(&mut self);
 
     /// Whether the rest of the operation needs this process only to fetch the result.
-    fn goes_on_alone(&mut self) -> bool {
+    fn completes_without_polling(&mut self) -> bool {
         false
     }
 

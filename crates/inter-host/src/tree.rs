@@ -383,7 +383,7 @@ impl InterHost for TreeMember {
         }
     }
 
-    fn goes_on_alone(&mut self) -> bool {
+    fn completes_without_polling(&mut self) -> bool {
         let is_last = self.running.as_ref().is_none_or(|it| it.piece.end == it.len_bytes);
         is_last && self.endpoint.is_all_sent() && matches!(self.link.flush(), Ok(Sent::Taken))
     }
