@@ -338,7 +338,7 @@ impl InterHost for TreeMember {
     }
 
     fn has_nothing_yet(&mut self) -> bool {
-        self.polls_in_vain()
+        self.expects_empty_poll()
     }
 
     fn sleep(&mut self, time: Duration) {

@@ -48,7 +48,7 @@ impl TreeMember {
 
     /// Polls where the result is expected, as the next round would; `false` if that round has more to
     /// do, because something has come or because it polls more.
-    pub(super) fn polls_in_vain(&mut self) -> bool {
+    pub(super) fn expects_empty_poll(&mut self) -> bool {
         let (Round::Short(left @ 1..), Some(datagrams)) = (self.round, &mut self.datagrams) else {
             return false;
         };
