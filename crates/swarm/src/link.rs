@@ -72,7 +72,7 @@ impl EdgeOf {
 
     /// Lets members go on with results that the node below does not have yet, as far as it has
     /// slots.
-    pub(super) fn let_be_overtaken(&mut self) {
+    pub(super) fn allow_members_ahead(&mut self) {
         self.windows[0] = (2 * self.windows[0]).next_power_of_two();
         self.horizon = Some(u32::from(self.windows[0]));
     }

@@ -68,7 +68,7 @@ impl World<'_> {
         let stream = install.stream.map(|stream| stream.terms);
         let mut edge = EdgeOf::new(key, below, install.osos, stream);
         if install.multicast.is_some() {
-            edge.let_be_overtaken();
+            edge.allow_members_ahead();
         }
         let link = self.links.len() as u32;
         let port = self.node(node).plug(link, End::Lower);
