@@ -27,7 +27,7 @@ use tributary_wire::{EndpointId, Epoch};
 
 use crate::direct::DirectLinks;
 use crate::operation::{InterHost, InterHostOperation};
-use crate::tree::{TreeMember, doubts};
+use crate::tree::{TreeMember, suspects};
 use crate::watch::{Alarm, Watched};
 
 pub use rejoin::Request;
@@ -218,7 +218,7 @@ impl FailoverTree {
                 match member.poll_link() {
                     Ok(is_over) => {
                         self.is_over |= is_over && was_running;
-                        member.heed_doubt();
+                        member.probe_if_suspect();
                     }
                     Err(abort) => self.on_abort(abort)?,
                 }
@@ -240,7 +240,7 @@ impl FailoverTree {
     pub fn has_more_to_attend(&self) -> bool {
         match &self.state {
             State::Settling(_) => true,
-            State::InTree(member) => member.is_in_doubt(),
+            State::InTree(member) => member.is_suspect(),
             State::OverLinks(_) | State::Gone => false,
         }
     }
@@ -286,7 +286,7 @@ impl FailoverTree {
         means.alarm.ignore(means.links.descriptors());
         means.alarm.attend_to();
         means.alarm.call();
-        doubts::suspect_all();
+        suspects::suspect_all();
         means.lost += 1;
         let mut settling = Box::new(Settling::new(member.cut_off(), means.terms.window_max()));
         if means.links.me() != 0 {

@@ -1,11 +1,11 @@
 //! A leader's place in an aggregation tree: the endpoint machine over its link.
 
 mod datagrams;
-pub(crate) mod doubts;
 mod enter;
 mod retained;
 mod round;
 mod running;
+pub(crate) mod suspects;
 #[cfg(test)]
 mod tests;
 mod traffic;
@@ -140,16 +140,16 @@ impl TreeMember {
         self.poll()
     }
 
-    /// Asks the node whether it is there, if other members of this process have reason to doubt it.
-    pub(crate) fn heed_doubt(&mut self) {
-        if doubts::patience(&self.address).is_some() {
+    /// Asks the node whether it is there, if other members of this process have reason to suspect it.
+    pub(crate) fn probe_if_suspect(&mut self) {
+        if suspects::patience(&self.address).is_some() {
             self.check();
         }
     }
 
-    /// Whether the node is in doubt, and its answer still awaited.
-    pub(crate) fn is_in_doubt(&self) -> bool {
-        self.endpoint.awaits_answer() && doubts::patience(&self.address).is_some()
+    /// Whether the aggregator is suspect, and its answer still awaited.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.endpoint.awaits_answer() && suspects::patience(&self.address).is_some()
     }
 
     /// Whether an operation is under way.
@@ -375,11 +375,11 @@ impl InterHost for TreeMember {
     /// has to be asked.
     fn check(&mut self) {
         self.round = Round::Full;
-        let doubted = doubts::patience(&self.address);
-        let patience = doubted.unwrap_or(Patience::USUAL);
+        let suspected = suspects::patience(&self.address);
+        let patience = suspected.unwrap_or(Patience::USUAL);
         let is_there = self.endpoint.ask_node(time_since(self.clock), patience);
-        if !is_there && doubted != Some(Patience::WARNED) {
-            doubts::warn(&self.address);
+        if !is_there && suspected != Some(Patience::WARNED) {
+            suspects::warn(&self.address);
         }
     }
 

@@ -1,9 +1,9 @@
-//! Which nodes are in doubt at this process.
+//! Which aggregators this process suspects to be gone.
 //!
-//! A program waits for one communicator after the other, and a node that says nothing is missed only by who waits for
-//! it. So whoever gives a node up warns all communicators of the process that have it. And whoever loses a tree makes
-//! all of them ask their nodes, and not be as patient as usual: another host may have lost it to a node that is not
-//! this process's own there, but is in another tree.
+//! A program waits for one communicator after the other, and only a communicator that waits misses an aggregator that says
+//! nothing. So a communicator that gives an aggregator up warns all communicators of the process that have it. And one
+//! that loses a tree makes all of them ask their aggregators, and be less patient than usual: another host may have lost
+//! the tree to an aggregator that is not this process's own there, but is in another tree.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,43 +12,43 @@ use tributary_protocol::endpoint::Patience;
 
 use crate::watch;
 
-/// How long a doubt counts.
+/// How long a suspicion counts.
 const RECENT: Duration = Duration::from_secs(5);
-/// Trees that are lost within this are lost together, and cause one doubt.
+/// Trees that are lost within this are lost together, and cause one suspicion.
 const TOGETHER: Duration = Duration::from_millis(100);
 
-/// A node did not answer.
+/// An aggregator did not answer.
 pub(super) fn warn(address: &str) {
-    doubts().warn(address, Instant::now());
+    suspects().warn(address, Instant::now());
     watch::call_all();
 }
 
-/// A tree was lost. Its node may be silent, and stand in trees that nobody has missed it in.
+/// A tree was lost. Its aggregator may be silent, and stand in trees that nobody has missed it in.
 pub(crate) fn suspect_all() {
-    let is_new = doubts().suspect_all(Instant::now());
+    let is_new = suspects().suspect_all(Instant::now());
     if is_new {
         watch::call_all();
     }
 }
 
-/// How patient to be with a node that is in doubt; none if it is not.
+/// How patient to be with a suspect aggregator; none if it is not suspect.
 pub(super) fn patience(address: &str) -> Option<Patience> {
-    doubts().patience(address, Instant::now())
+    suspects().patience(address, Instant::now())
 }
 
-fn doubts() -> MutexGuard<'static, Doubts> {
-    static DOUBTS: Mutex<Doubts> = Mutex::new(Doubts::NONE);
-    DOUBTS.lock().unwrap_or_else(PoisonError::into_inner)
+fn suspects() -> MutexGuard<'static, SuspectNodes> {
+    static SUSPECTS: Mutex<SuspectNodes> = Mutex::new(SuspectNodes::NONE);
+    SUSPECTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Doubts {
+struct SuspectNodes {
     /// When a tree was last lost.
     lost_at: Option<Instant>,
-    /// Nodes that did not answer, by address, and since when.
+    /// Aggregators that did not answer, by address, and since when.
     warned: Vec<(String, Instant)>,
 }
 
-impl Doubts {
+impl SuspectNodes {
     const NONE: Self = Self { lost_at: None, warned: Vec::new() };
 
     fn warn(&mut self, address: &str, now: Instant) {
@@ -82,24 +82,24 @@ mod tests {
     fn a_lost_tree_makes_every_node_a_suspect_and_a_warning_one_of_them_more() {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
-        let mut doubts = Doubts::NONE;
-        assert_eq!(doubts.patience("a", at(0)), None);
-        assert!(doubts.suspect_all(at(0)));
-        doubts.warn("a", at(10));
-        let both = |doubts: &Doubts, ms| ["a", "b"].map(|it| doubts.patience(it, at(ms)));
-        assert_eq!(both(&doubts, 20), [Some(Patience::WARNED), Some(Patience::SUSPICIOUS)]);
-        assert_eq!(both(&doubts, 5005), [Some(Patience::WARNED), None]);
-        assert_eq!(both(&doubts, 5010), [None, None]);
+        let mut suspects = SuspectNodes::NONE;
+        assert_eq!(suspects.patience("a", at(0)), None);
+        assert!(suspects.suspect_all(at(0)));
+        suspects.warn("a", at(10));
+        let both = |suspects: &SuspectNodes, ms| ["a", "b"].map(|it| suspects.patience(it, at(ms)));
+        assert_eq!(both(&suspects, 20), [Some(Patience::WARNED), Some(Patience::SUSPICIOUS)]);
+        assert_eq!(both(&suspects, 5005), [Some(Patience::WARNED), None]);
+        assert_eq!(both(&suspects, 5010), [None, None]);
     }
 
     /// Each call wakes all communicators: not once for each of a thousand that lose their trees together.
     #[test]
     fn trees_that_are_lost_together_are_one_loss_and_later_ones_are_others() {
         let start = Instant::now();
-        let mut doubts = Doubts::NONE;
-        let mut is_new = |ms| doubts.suspect_all(start + Duration::from_millis(ms));
+        let mut suspects = SuspectNodes::NONE;
+        let mut is_new = |ms| suspects.suspect_all(start + Duration::from_millis(ms));
         assert_eq!([0, 99, 100, 150, 200].map(&mut is_new), [true, false, true, false, true]);
         let later = start + Duration::from_millis(5100);
-        assert_eq!(doubts.patience("a", later), Some(Patience::SUSPICIOUS));
+        assert_eq!(suspects.patience("a", later), Some(Patience::SUSPICIOUS));
     }
 }
