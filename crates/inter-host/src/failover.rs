@@ -37,7 +37,7 @@ use substitute::Substitute;
 pub use terms::Terms;
 
 /// What is there for the case that the tree is lost.
-struct Means {
+struct Fallback {
     links: DirectLinks,
     terms: Terms,
     request: Request,
@@ -50,7 +50,7 @@ struct Means {
 pub struct FailoverTree {
     state: State,
     /// None where a lost tree ends the communicator.
-    means: Option<Means>,
+    fallback: Option<Fallback>,
     /// What is carried over links, or waits for that.
     substitute: Option<Substitute>,
     /// The operation was completed when nobody asked.
@@ -86,11 +86,11 @@ impl OverLinks {
 impl FailoverTree {
     /// A place in a tree whose loss ends the communicator.
     #[must_use]
-    pub fn without_means(member: TreeMember) -> Self {
+    pub fn without_fallback(member: TreeMember) -> Self {
         let state = State::InTree(Box::new(member));
         Self {
             state,
-            means: None,
+            fallback: None,
             substitute: None,
             is_over: false,
             counters: None,
@@ -110,14 +110,14 @@ impl FailoverTree {
     ) -> Self {
         member.retain_results();
         links.stand_by();
-        let means = Some(Means { links, terms, request, alarm, lost: 0 });
-        Self { means, ..Self::without_means(member) }
+        let fallback = Some(Fallback { links, terms, request, alarm, lost: 0 });
+        Self { fallback, ..Self::without_fallback(member) }
     }
 
     /// What wakes this leader when the tree is lost somewhere; none where that is of no use.
     #[must_use]
     pub fn alarm(&self) -> Option<&Arc<Alarm>> {
-        self.means.as_ref().map(|means| &means.alarm)
+        self.fallback.as_ref().map(|fallback| &fallback.alarm)
     }
 
     /// Lets `counters` know how many results come by multicast, and which trees are lost.
@@ -180,8 +180,8 @@ impl FailoverTree {
 
     /// Raises the alarm from now on when something happens to the tree.
     pub fn watch(&self) {
-        if let Some(means) = &self.means {
-            means.alarm.watch(self.watched());
+        if let Some(fallback) = &self.fallback {
+            fallback.alarm.watch(self.watched());
         }
     }
 
@@ -192,8 +192,8 @@ impl FailoverTree {
             _ => None,
         };
         let is_in_tree = link.is_some();
-        let means = self.means.iter().filter(move |_| is_in_tree);
-        let links = means.flat_map(|means| means.links.descriptors()).map(Watched::Input);
+        let fallback = self.fallback.iter().filter(move |_| is_in_tree);
+        let links = fallback.flat_map(|fallback| fallback.links.descriptors()).map(Watched::Input);
         link.into_iter().chain(links)
     }
 
@@ -203,17 +203,17 @@ impl FailoverTree {
     /// # Errors
     /// If there is no going on.
     pub fn attend(&mut self) -> Result<(), Abort> {
-        let Some(means) = &mut self.means else { return Ok(()) };
-        if !means.alarm.is_raised() {
+        let Some(fallback) = &mut self.fallback else { return Ok(()) };
+        if !fallback.alarm.is_raised() {
             return Ok(());
         }
-        means.alarm.attend_to();
+        fallback.alarm.attend_to();
         if let State::InTree(member) = &mut self.state {
-            if means.links.is_called(Epoch(means.lost + 1)) {
+            if fallback.links.is_called(Epoch(fallback.lost + 1)) {
                 self.lose_tree()?;
             } else {
                 // Whoever has called, but has not said what for, wakes this leader by saying it.
-                means.alarm.watch(means.links.callers().map(Watched::Input));
+                fallback.alarm.watch(fallback.links.callers().map(Watched::Input));
                 let was_running = member.is_running();
                 match member.poll_link() {
                     Ok(is_over) => {
@@ -227,10 +227,10 @@ impl FailoverTree {
             self.settle()?;
         }
         // Until then, whoever has this leader goes on with it.
-        if let Some(means) = &self.means
+        if let Some(fallback) = &self.fallback
             && !self.has_more_to_attend()
         {
-            means.alarm.lower();
+            fallback.alarm.lower();
         }
         Ok(())
     }
@@ -250,12 +250,12 @@ impl FailoverTree {
     fn on_abort(&mut self, abort: Abort) -> Result<(), Abort> {
         let State::InTree(member) = &self.state else { return Err(abort) };
         let host = member.host_at_fault(&abort);
-        match &mut self.means {
+        match &mut self.fallback {
             Some(_) if is_tree_lost(abort.reason) => return self.lose_tree(),
-            Some(means) => {
+            Some(fallback) => {
                 // A host that has lost its part of the tree meanwhile hears of this over links, or not at all.
-                let at_fault = host.map_or(means.links.me(), |host| host as u32);
-                means.links.pass_on(Abort { at_fault: EndpointId(at_fault), ..abort });
+                let at_fault = host.map_or(fallback.links.me(), |host| host as u32);
+                fallback.links.pass_on(Abort { at_fault: EndpointId(at_fault), ..abort });
             }
             None => {}
         }
@@ -271,28 +271,28 @@ impl FailoverTree {
 
     /// A host failed, or its link did.
     fn on_links_failed(&mut self, abort: Abort) -> Abort {
-        let host = self.means.as_ref().and_then(|means| means.links.host_at_fault(&abort));
+        let host = self.fallback.as_ref().and_then(|fallback| fallback.links.host_at_fault(&abort));
         self.fail(abort, host)
     }
 
     /// Cuts this host off from the tree, and begins to settle its loss.
     #[cold]
     fn lose_tree(&mut self) -> Result<(), Abort> {
-        let (Some(means), State::InTree(member)) =
-            (&mut self.means, std::mem::replace(&mut self.state, State::Gone))
+        let (Some(fallback), State::InTree(member)) =
+            (&mut self.fallback, std::mem::replace(&mut self.state, State::Gone))
         else {
             unreachable!("only a tree that is there is lost, by who can go on without it")
         };
-        means.alarm.ignore(means.links.descriptors());
-        means.alarm.attend_to();
-        means.alarm.call();
+        fallback.alarm.ignore(fallback.links.descriptors());
+        fallback.alarm.attend_to();
+        fallback.alarm.call();
         suspects::suspect_all();
-        means.lost += 1;
-        let mut settling = Box::new(Settling::new(member.cut_off(), means.terms.window_max()));
-        if means.links.me() != 0 {
-            means.links.raise_alarm(Epoch(means.lost));
+        fallback.lost += 1;
+        let mut settling = Box::new(Settling::new(member.cut_off(), fallback.terms.window_max()));
+        if fallback.links.me() != 0 {
+            fallback.links.raise_alarm(Epoch(fallback.lost));
         }
-        let begun = settling.begin(&mut means.links);
+        let begun = settling.begin(&mut fallback.links);
         self.state = State::Settling(settling);
         if let Some(counters) = &self.counters {
             counters.count_tree_lost();
@@ -302,21 +302,22 @@ impl FailoverTree {
 
     /// Goes on with the settlement.
     fn settle(&mut self) -> Result<(), Abort> {
-        let (Some(means), State::Settling(settling)) = (&mut self.means, &mut self.state) else {
+        let (Some(fallback), State::Settling(settling)) = (&mut self.fallback, &mut self.state)
+        else {
             return Ok(());
         };
-        let left = match settling.advance(&mut means.links) {
+        let left = match settling.advance(&mut fallback.links) {
             Ok(Some(left)) => left,
             Ok(None) => return Ok(()),
             Err(abort) => return Err(self.on_links_failed(abort)),
         };
-        means.alarm.lower();
-        let over_links = OverLinks::new(Rejoin::new(means.links.me(), &means.request));
+        fallback.alarm.lower();
+        let over_links = OverLinks::new(Rejoin::new(fallback.links.me(), &fallback.request));
         let settled = std::mem::replace(&mut self.state, State::OverLinks(over_links));
         let State::Settling(settling) = settled else { unreachable!("it has just been settled") };
         match (left, settling.into_running()) {
             (Left::From(first), Some(running)) => {
-                let rest = Substitute::rest_of(&running, first, &means.terms);
+                let rest = Substitute::rest_of(&running, first, &fallback.terms);
                 self.substitute = Some(rest);
             }
             (Left::Complete, _) => self.is_over = true,
@@ -328,11 +329,12 @@ impl FailoverTree {
 
     /// An operation is about to be carried over links: goes to the boundary before it, if there is one.
     fn begin_over_links(&mut self) -> Result<(), Abort> {
-        let (Some(means), State::OverLinks(over_links)) = (&mut self.means, &mut self.state) else {
+        let (Some(fallback), State::OverLinks(over_links)) = (&mut self.fallback, &mut self.state)
+        else {
             return Ok(());
         };
         if over_links.rejoin.is_due() {
-            match over_links.rejoin.enter(&mut means.links) {
+            match over_links.rejoin.enter(&mut fallback.links) {
                 Ok(boundary) => over_links.boundary = Some(boundary),
                 Err(abort) => return Err(self.on_links_failed(abort)),
             }
@@ -342,10 +344,11 @@ impl FailoverTree {
 
     /// Goes on over links, or at the boundary before the operation. `true` once the operation is complete.
     fn advance_over_links(&mut self) -> Result<bool, Abort> {
-        let (Some(means), State::OverLinks(over_links)) = (&mut self.means, &mut self.state) else {
+        let (Some(fallback), State::OverLinks(over_links)) = (&mut self.fallback, &mut self.state)
+        else {
             return Ok(false);
         };
-        let links = &mut means.links;
+        let links = &mut fallback.links;
         let Some(boundary) = &mut over_links.boundary else {
             let Some(substitute) = &mut self.substitute else { return Ok(true) };
             return match substitute.advance(links) {
@@ -360,7 +363,7 @@ impl FailoverTree {
                 Err(abort) => Err(self.on_links_failed(abort)),
             };
         };
-        match over_links.rejoin.advance(boundary, links, &means.terms) {
+        match over_links.rejoin.advance(boundary, links, &fallback.terms) {
             Ok(AtBoundary::Waiting) => Ok(false),
             Ok(AtBoundary::Over) => {
                 over_links.boundary = None;
@@ -391,8 +394,8 @@ impl FailoverTree {
             },
         };
         self.state = State::InTree(member);
-        if let Some(means) = &mut self.means {
-            means.links.stand_by();
+        if let Some(fallback) = &mut self.fallback {
+            fallback.links.stand_by();
         }
         self.watch();
         started.or_else(|abort| self.on_abort(abort))
@@ -404,10 +407,10 @@ impl FailoverTree {
         operation: &InterHostOperation,
         ready_bytes: usize,
     ) -> Result<(), Abort> {
-        let terms = match (&self.failed, &self.means) {
+        let terms = match (&self.failed, &self.fallback) {
             (Some((abort, _)), _) => return Err(*abort),
-            (None, Some(means)) => &means.terms,
-            (None, None) => unreachable!("who has no means and no tree has failed"),
+            (None, Some(fallback)) => &fallback.terms,
+            (None, None) => unreachable!("a leader without a fallback and a tree has failed"),
         };
         self.substitute = Some(Substitute::new(operation, ready_bytes, terms));
         self.begin_over_links()
@@ -459,17 +462,17 @@ impl InterHost for FailoverTree {
     }
 
     fn sleep(&mut self, time: Duration) {
-        match (&mut self.state, &mut self.means) {
+        match (&mut self.state, &mut self.fallback) {
             (State::InTree(member), _) => member.sleep(time),
-            (_, Some(means)) if means.links.is_running() => means.links.sleep(time),
+            (_, Some(fallback)) if fallback.links.is_running() => fallback.links.sleep(time),
             _ => std::thread::sleep(time.min(IDLE_SLEEP)),
         }
     }
 
     fn check(&mut self) {
-        match (&mut self.state, &mut self.means) {
+        match (&mut self.state, &mut self.fallback) {
             (State::InTree(member), _) => member.check(),
-            (_, Some(means)) => means.links.check(),
+            (_, Some(fallback)) => fallback.links.check(),
             (_, None) => {}
         }
     }
@@ -486,15 +489,15 @@ impl InterHost for FailoverTree {
     }
 
     fn disagreement(&self) -> Option<Disagreement> {
-        self.means.as_ref()?.links.disagreement()
+        self.fallback.as_ref()?.links.disagreement()
     }
 
     fn abort(&mut self, reason: AbortReason) {
         if let State::InTree(member) = &mut self.state {
             member.abort(reason);
         }
-        if let Some(means) = &mut self.means {
-            means.links.abort(reason);
+        if let Some(fallback) = &mut self.fallback {
+            fallback.links.abort(reason);
         }
     }
 
@@ -502,8 +505,8 @@ impl InterHost for FailoverTree {
         if let State::InTree(member) = &mut self.state {
             member.leave();
         }
-        if let Some(means) = &mut self.means {
-            means.links.leave();
+        if let Some(fallback) = &mut self.fallback {
+            fallback.links.leave();
         }
     }
 }

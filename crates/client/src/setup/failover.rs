@@ -62,7 +62,7 @@ pub(super) fn prepare(
             };
             FailoverTree::new(member, links, terms, ask(context, job, request), alarm)
         }
-        _ => FailoverTree::without_means(member),
+        _ => FailoverTree::without_fallback(member),
     });
     Ok(Prepared { tree, without })
 }
