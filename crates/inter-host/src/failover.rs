@@ -32,7 +32,7 @@ use crate::watch::{Alarm, Watched};
 
 pub use rejoin::Request;
 use rejoin::{AtBoundary, Boundary, Rejoin};
-use settling::{Left, Settling};
+use settling::{Remainder, Settling};
 use substitute::Substitute;
 pub use terms::Terms;
 
@@ -306,8 +306,8 @@ impl FailoverTree {
         else {
             return Ok(());
         };
-        let left = match settling.advance(&mut fallback.links) {
-            Ok(Some(left)) => left,
+        let remainder = match settling.advance(&mut fallback.links) {
+            Ok(Some(remainder)) => remainder,
             Ok(None) => return Ok(()),
             Err(abort) => return Err(self.on_links_failed(abort)),
         };
@@ -315,12 +315,12 @@ impl FailoverTree {
         let over_links = OverLinks::new(Rejoin::new(fallback.links.me(), &fallback.request));
         let settled = std::mem::replace(&mut self.state, State::OverLinks(over_links));
         let State::Settling(settling) = settled else { unreachable!("it has just been settled") };
-        match (left, settling.into_running()) {
-            (Left::From(first), Some(running)) => {
+        match (remainder, settling.into_running()) {
+            (Remainder::FromByte(first), Some(running)) => {
                 let rest = Substitute::rest_of(&running, first, &fallback.terms);
                 self.substitute = Some(rest);
             }
-            (Left::Complete, _) => self.is_over = true,
+            (Remainder::None, _) => self.is_over = true,
             // What was started meanwhile begins now.
             _ => {}
         }

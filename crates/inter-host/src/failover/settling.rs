@@ -46,13 +46,13 @@ enum Phase {
 }
 
 /// What is left of the operation that was under way here.
-pub(super) enum Left {
-    /// There was none.
-    Nothing,
+pub(super) enum Remainder {
+    /// No operation was under way.
+    NoOperation,
     /// It is complete.
-    Complete,
+    None,
     /// It goes on from this byte of its vector.
-    From(usize),
+    FromByte(usize),
 }
 
 impl Settling {
@@ -92,7 +92,7 @@ impl Settling {
     }
 
     /// Goes as far as it can. What is left, once all is settled.
-    pub(super) fn advance(&mut self, links: &mut DirectLinks) -> Result<Option<Left>, Abort> {
+    pub(super) fn advance(&mut self, links: &mut DirectLinks) -> Result<Option<Remainder>, Abort> {
         loop {
             let is_over = match &mut self.phase {
                 Phase::Next => true,
@@ -112,7 +112,7 @@ impl Settling {
                 Task::Call => self.call(links)?,
                 Task::Exchange => self.exchange(links)?,
                 Task::Step(step) => self.start(step, links)?,
-                Task::Over => return Ok(Some(self.left())),
+                Task::Over => return Ok(Some(self.remainder())),
             }
         }
     }
@@ -231,12 +231,12 @@ impl Settling {
         }
     }
 
-    fn left(&self) -> Left {
-        let Some(running) = &self.here.running else { return Left::Nothing };
+    fn remainder(&self) -> Remainder {
+        let Some(running) = &self.here.running else { return Remainder::NoOperation };
         match self.settler.is_behind() {
-            true if running.piece.end == running.len_bytes => Left::Complete,
-            true => Left::From(running.piece.end),
-            false => Left::From(running.piece.start),
+            true if running.piece.end == running.len_bytes => Remainder::None,
+            true => Remainder::FromByte(running.piece.end),
+            false => Remainder::FromByte(running.piece.start),
         }
     }
 
