@@ -21,9 +21,9 @@ pub struct Host {
     pub capabilities: CapabilitySet,
 }
 
-/// What the machine or the process lacks.
+/// What the kernel path needs and the machine or the process does not have.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Lack {
+pub enum MissingPrerequisite {
     /// The kernel is too old.
     #[error("kernel {release} is too old: the kernel path needs {}.{}", KERNEL_MIN.0, KERNEL_MIN.1)]
     Kernel {
@@ -57,16 +57,16 @@ impl Host {
     ///
     /// # Errors
     /// With the first thing that is lacking.
-    pub fn check(&self) -> Result<(), Lack> {
+    pub fn check(&self) -> Result<(), MissingPrerequisite> {
         if version(&self.release).is_some_and(|version| version < KERNEL_MIN) {
-            return Err(Lack::Kernel { release: self.release.clone() });
+            return Err(MissingPrerequisite::Kernel { release: self.release.clone() });
         }
         if fs::read_to_string(&self.jit_setting).is_ok_and(|value| value.trim() == "0") {
-            return Err(Lack::Jit { setting: self.jit_setting.clone() });
+            return Err(MissingPrerequisite::Jit { setting: self.jit_setting.clone() });
         }
         match self.lacking() {
             lacking if lacking.is_empty() => Ok(()),
-            lacking => Err(Lack::Capabilities(lacking)),
+            lacking => Err(MissingPrerequisite::Capabilities(lacking)),
         }
     }
 
@@ -109,12 +109,12 @@ mod tests {
             assert_eq!(Host { release: release.into(), ..able() }.check(), Ok(()), "{release}");
         }
         for release in ["6.5.13", "6.1.0-28-amd64", "5.14.0-427.el9.x86_64", "4.18"] {
-            let lack = Host { release: release.into(), ..able() }.check().unwrap_err();
-            assert_eq!(lack, Lack::Kernel { release: release.into() });
+            let missing = Host { release: release.into(), ..able() }.check().unwrap_err();
+            assert_eq!(missing, MissingPrerequisite::Kernel { release: release.into() });
         }
-        let lack = Lack::Kernel { release: "6.1.0-28-amd64".into() };
+        let missing = MissingPrerequisite::Kernel { release: "6.1.0-28-amd64".into() };
         let said = "kernel 6.1.0-28-amd64 is too old: the kernel path needs 6.6";
-        assert_eq!(lack.to_string(), said);
+        assert_eq!(missing.to_string(), said);
     }
 
     #[test]
@@ -125,17 +125,21 @@ mod tests {
         assert_eq!(host.check(), Ok(()));
         setting.as_file().set_len(0).unwrap();
         setting.reopen().unwrap().write_all(b"0\n").unwrap();
-        assert_eq!(host.check(), Err(Lack::Jit { setting: setting.path().to_owned() }));
+        assert_eq!(
+            host.check(),
+            Err(MissingPrerequisite::Jit { setting: setting.path().to_owned() })
+        );
     }
 
     #[test]
     fn lacking_capabilities_are_named() {
         let with = |capabilities| Host { capabilities, ..able() }.check();
-        let none = Lack::Capabilities(vec!["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"]);
+        let none =
+            MissingPrerequisite::Capabilities(vec!["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"]);
         assert_eq!(with(CapabilitySet::empty()), Err(none));
         assert_eq!(
             with(CapabilitySet::SYS_ADMIN),
-            Err(Lack::Capabilities(vec!["CAP_NET_ADMIN"])),
+            Err(MissingPrerequisite::Capabilities(vec!["CAP_NET_ADMIN"])),
             "an administrator has the others"
         );
         let without = with(CapabilitySet::BPF | CapabilitySet::NET_ADMIN).unwrap_err();

@@ -32,7 +32,7 @@ pub mod user_space;
 mod word;
 
 pub use handover::{Arrival, DatagramPath, Handover};
-pub use host::{Host, Lack};
+pub use host::{Host, MissingPrerequisite};
 pub use layout::{
     CHILDREN_MAX, Counters, FLOAT_SUMS_MAX, PAYLOAD_BYTES_MAX, PLACES, SLOTS_PER_PLACE,
 };

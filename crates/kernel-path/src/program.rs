@@ -12,7 +12,7 @@ use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketType, socket};
 use tributary_ebpf::causes;
 
-use crate::host::{Host, Lack};
+use crate::host::{Host, MissingPrerequisite};
 use crate::memory::Memory;
 use crate::tables::{Directory, Tables};
 
@@ -27,7 +27,7 @@ pub enum LoadError {
     NotBuilt,
     /// The machine or the process can't.
     #[error(transparent)]
-    Lack(#[from] Lack),
+    MissingPrerequisite(#[from] MissingPrerequisite),
     /// The kernel does not take the object.
     #[error("the kernel does not load the program: {}", causes(.0))]
     Load(#[from] EbpfError),

@@ -13,7 +13,9 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use rustix::thread::UnshareFlags;
 use tributary_kernel_path::user_space::{UserSpace, Verdict};
-use tributary_kernel_path::{GroupTerms, Host, IS_BUILT, Lack, LoadError, Phase, Program, Tables};
+use tributary_kernel_path::{
+    GroupTerms, Host, IS_BUILT, LoadError, MissingPrerequisite, Phase, Program, Tables,
+};
 use tributary_protocol::Time;
 use tributary_wire::Sequence;
 use tributary_wire::frame::Subscription;
@@ -49,7 +51,7 @@ fn here() -> Host {
     host
 }
 
-/// What can be had here, or why not. Where it must be had, its lack is a failure.
+/// What can be had here, or why not. Where it must be had, its absence is a failure.
 fn here_or_skipped<T>(possible: Result<T, String>) -> Result<T, String> {
     let is_ci = std::env::var("CI").is_ok_and(|value| value == "true");
     possible.inspect_err(|reason| assert!(!is_ci, "not possible here: {reason}"))
@@ -78,8 +80,8 @@ fn an_old_kernel_is_refused_by_name_and_another_has_the_program_at_an_interface(
         println!("refused: {refused}");
         return;
     }
-    let lack = Host::here().check().err();
-    assert!(!matches!(lack, Some(Lack::Kernel { .. })), "{lack:?}");
+    let missing = Host::here().check().err();
+    assert!(!matches!(missing, Some(MissingPrerequisite::Kernel { .. })), "{missing:?}");
     let (mut program, _tables) = match here_or_skipped(loaded()) {
         Ok(loaded) => loaded,
         Err(reason) => {
