@@ -50,7 +50,7 @@ INLINE int is_taken(const struct frame *frame, const struct place *place)
 /* Whether the program does itself what follows when all contributions are there. */
 INLINE int is_finished_here(const struct place *place, const struct segment *segment)
 {
-	return (is_root(place) || is_way_known(&place->parent)) &&
+	return (is_root(place) || is_route_known(&place->parent)) &&
 	       is_folded_here(segment->operator_code, segment->datatype, segment->elements,
 			      place->children);
 }

@@ -16,20 +16,20 @@ INLINE int is_root(const struct place *place)
 	return !place->parent.edge.peer_address;
 }
 
-INLINE int is_way_known(const struct parent *parent)
+INLINE int is_route_known(const struct parent *parent)
 {
-	return read_shared(&parent->way) == WAY_KNOWN;
+	return read_shared(&parent->route) == ROUTE_KNOWN;
 }
 
-/* Learns the way to the parent from what came from there. */
-INLINE void learn_way(struct parent *parent, const struct workspace *work)
+/* Learns the route to the parent from what came from there. */
+INLINE void learn_route(struct parent *parent, const struct workspace *work)
 {
-	if (read_shared(&parent->way) != WAY_UNKNOWN ||
-	    compare_and_swap(&parent->way, WAY_UNKNOWN, WAY_WRITING) != WAY_UNKNOWN)
+	if (read_shared(&parent->route) != ROUTE_UNKNOWN ||
+	    compare_and_swap(&parent->route, ROUTE_UNKNOWN, ROUTE_WRITING) != ROUTE_UNKNOWN)
 		return;
 	__builtin_memcpy(parent->hardware, work->in.envelope.hardware_target, 12);
 	parent->interface = work->interface;
-	compare_and_swap(&parent->way, WAY_WRITING, WAY_KNOWN);
+	compare_and_swap(&parent->route, ROUTE_WRITING, ROUTE_KNOWN);
 }
 
 /* Sends the parent what all contributions make, in this packet, which has the right length. */
@@ -54,7 +54,7 @@ INLINE int forward(struct packet *packet, struct workspace *work, struct place *
 /* Whether to go on with a segment that was sent upward, whose contribution comes again. */
 INLINE int is_way_good(const struct place *place, const struct slot *slot, const struct frame *frame)
 {
-	return is_way_known(&place->parent) &&
+	return is_route_known(&place->parent) &&
 	       (frame->attempt < ATTEMPTS_UNANSWERED_MAX ||
 		(frame->attempt < ATTEMPTS_MAX && is_acked(&slot->forwarded, frame->sequence)));
 }
@@ -109,7 +109,7 @@ INLINE int take_from_parent(struct packet *packet, struct workspace *work, struc
 	u64 word;
 	u32 spared = 0;
 
-	learn_way(&place->parent, work);
+	learn_route(&place->parent, work);
 	if (!slot)
 		return VERDICT_PASS;
 	word = read_word(slot);

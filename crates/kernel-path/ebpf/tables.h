@@ -74,12 +74,12 @@ struct multicast {
 	u32 unreceived;
 };
 
-/* How far the way to the parent is known. */
-enum way {
-	WAY_UNKNOWN,
+/* How far the route to the parent is known. */
+enum route_state {
+	ROUTE_UNKNOWN,
 	/* The program is writing it down. */
-	WAY_WRITING,
-	WAY_KNOWN,
+	ROUTE_WRITING,
+	ROUTE_KNOWN,
 };
 
 /* The node above this one. */
@@ -88,12 +88,12 @@ struct parent {
 	struct edge edge;
 	/* Which of its children this node is. */
 	u32 child;
-	/* The way there, learnt from what came from there: the interface, and target and source in what it sent. */
+	/* The route there, learnt from what came from there: the interface, and target and source in what it sent. */
 	u32 interface;
 	u8 hardware[12];
 	u32 reserved;
-	/* An `enum way`. The process sets it back when nothing arrives by that way. */
-	u64 way;
+	/* An `enum route_state`. The process sets it back when nothing arrives by that route. */
+	u64 route;
 };
 
 /* One group. */

@@ -189,7 +189,7 @@ u32 kernel_path_layout(u32 which)
 		sizeof(struct edge), sizeof(struct place), sizeof(struct lane),
 		sizeof(struct multicast), __builtin_offsetof(struct place, multicast),
 		sizeof(struct parent), __builtin_offsetof(struct place, parent),
-		__builtin_offsetof(struct parent, way), __builtin_offsetof(struct slot, forwarded),
+		__builtin_offsetof(struct parent, route), __builtin_offsetof(struct slot, forwarded),
 		sizeof(struct slot), sizeof(struct counters),
 		__builtin_offsetof(struct place, edges), __builtin_offsetof(struct edge, next),
 		__builtin_offsetof(struct lane, mark), __builtin_offsetof(struct lane, interface),

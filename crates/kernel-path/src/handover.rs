@@ -388,7 +388,7 @@ impl Handover {
         let before = Sequence(sequence.0.wrapping_sub(self.tables.window(place).into()));
         self.take_over(node, group, place, before, now, payloads);
         if self.take_over(node, group, place, sequence, now, payloads) {
-            self.tables.forget_way(place);
+            self.tables.forget_route(place);
         }
     }
 

@@ -54,11 +54,11 @@ pub(crate) struct Parent {
     pub(crate) interface: u32,
     pub(crate) hardware: [u8; 12],
     pub(crate) reserved: u32,
-    pub(crate) way: u64,
+    pub(crate) route: u64,
 }
 
-/// Of a way to a parent that is to be learnt.
-pub(crate) const WAY_UNKNOWN: u64 = 0;
+/// Of a route to a parent that is to be learnt.
+pub(crate) const ROUTE_UNKNOWN: u64 = 0;
 
 #[repr(C)]
 pub(crate) struct Place {
@@ -165,7 +165,7 @@ mod tests {
             offset_of!(Place, multicast),
             size_of::<Parent>(),
             offset_of!(Place, parent),
-            offset_of!(Parent, way),
+            offset_of!(Parent, route),
             offset_of!(Slot, forwarded),
             size_of::<Slot>(),
             size_of::<Counters>(),

@@ -428,13 +428,13 @@ impl Tables {
         }
     }
 
-    /// Lets the program learn the way to the parent anew, because what goes by the one that it knows is not answered.
-    pub fn forget_way(&self, PlaceId(place): PlaceId) {
+    /// Lets the program learn the route to the parent anew, because what goes by the one that it knows is not answered.
+    pub fn forget_route(&self, PlaceId(place): PlaceId) {
         let place = self.memory.place(place);
         // SAFETY: the place lies in the mapping; both sides change the number as a whole.
-        let way = unsafe { AtomicU64::from_ptr(&raw mut (*place).parent.way) };
-        // Relaxed: a request that still goes the old way is lost, as any may be.
-        way.store(layout::WAY_UNKNOWN, Ordering::Relaxed);
+        let route = unsafe { AtomicU64::from_ptr(&raw mut (*place).parent.route) };
+        // Relaxed: a request that still goes by the old route is lost, as any may be.
+        route.store(layout::ROUTE_UNKNOWN, Ordering::Relaxed);
     }
 
     /// Notes that the process hands down a sequence's result: members may go on after that.

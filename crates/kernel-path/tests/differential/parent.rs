@@ -66,7 +66,7 @@ pub(crate) struct Parent {
 }
 
 impl Parent {
-    /// An ack of nothing that was sent: of its packet the program learns the way.
+    /// An ack of nothing that was sent: of its packet the program learns the route.
     pub(crate) fn greeting() -> Shot {
         let message = Message::Ack { sequence: sequence(0), attempt: 0 };
         shot(Kind::Honest, message, &[])

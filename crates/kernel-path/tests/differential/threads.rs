@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// What reaches the process.
 type Upward = (usize, Carrier, Vec<u8>);
 
-/// The way to everybody.
+/// The path to everybody.
 #[derive(Clone)]
 struct Network {
     process: Sender<Upward>,
