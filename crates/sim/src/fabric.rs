@@ -95,7 +95,9 @@ impl Wiring {
         match (self, routing) {
             (Self::FatTree(wiring), Routing::FlowHash) => wiring.next_of(flow, at),
             (Self::Graph(wiring), Routing::FlowHash) => wiring.next_of(flow, at),
-            (Self::Dragonfly(wiring), Routing::Valiant) => wiring.next_by_way(flow, at),
+            (Self::Dragonfly(wiring), Routing::Valiant) => {
+                wiring.next_through_third_group(flow, at)
+            }
             _ => self.next(at, flow.to),
         }
     }

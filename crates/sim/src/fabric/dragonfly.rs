@@ -66,18 +66,18 @@ impl Dragonfly {
         }
     }
 
-    /// The next link on the way through the group that the flow's hash names. The way is the shortest one
+    /// The next link on the path through the group that the flow's hash names. The path is the shortest one
     /// within a group, and if that group is one of the two ends'.
-    pub(super) fn next_by_way(&self, flow: Flow, at: Vertex) -> Hop {
+    pub(super) fn next_through_third_group(&self, flow: Flow, at: Vertex) -> Hop {
         let group = |vertex| self.router(vertex) / self.routers;
         let (source, here, goal) = (group(flow.from), group(at), group(flow.to));
-        let way = flow.pick(0, self.groups);
+        let third = flow.pick(0, self.groups);
         let is_hosts_link = at.0 < self.hosts();
-        if is_hosts_link || here != source || [source, goal].contains(&way) || source == goal {
+        if is_hosts_link || here != source || [source, goal].contains(&third) || source == goal {
             return self.next(at, flow.to);
         }
         // Towards the third group: any router of it will do.
-        self.next(at, Vertex(self.hosts() + self.gateway(way, goal)))
+        self.next(at, Vertex(self.hosts() + self.gateway(third, goal)))
     }
 
     pub(super) fn next(&self, at: Vertex, to: Vertex) -> Hop {
