@@ -136,7 +136,7 @@ impl Engine {
                 Verdict::GiveUp => Err(AbortReason::MemberAborted as u32),
             });
             if let Some(after) = late_after {
-                group.tell_late(after, late::teller(&label, &placement));
+                group.tell_late(after, late::late_rank_reporter(&label, &placement));
             }
         }
         let is_one_host = host.is_some() && !placement.spans_hosts();
