@@ -198,7 +198,8 @@ fn add_kernel_paths(text: &mut String, status: &Status) {
             Some(KernelState::Off) => "off: not asked for (--kernel, --interface)".to_owned(),
             None => "off: the node's version has none".to_owned(),
         };
-        let [groups, taken, results, gathered, repeats, refused, damaged, passed] = counted(counts);
+        let [groups, taken, results, gathered, repeats, refused, damaged, passed] =
+            format_counts(counts);
         let name = node.registration.name.clone();
         rows.add_row([
             name, groups, taken, results, gathered, repeats, refused, damaged, passed, state,
@@ -209,7 +210,7 @@ fn add_kernel_paths(text: &mut String, status: &Status) {
 }
 
 /// Counts as text; dashes where there are none.
-fn counted(counts: Option<KernelCounts>) -> [String; 8] {
+fn format_counts(counts: Option<KernelCounts>) -> [String; 8] {
     counts.map_or([const { String::new() }; 8].map(|_| "-".to_owned()), |counts| {
         let KernelCounts { groups, taken, results, gathered, repeats, refused, damaged, passed } =
             counts;

@@ -115,7 +115,7 @@ impl Communicator {
         let choice = engine.choose(&carried);
         engine.count(choice);
         if counts {
-            self.counted(operation, choice);
+            self.count(operation, choice);
         }
         // SAFETY: as the caller of this function promises; what is gathered has memory of its own.
         unsafe { engine.run(&carried, choice.path) }?;
@@ -148,7 +148,7 @@ impl Communicator {
             let len_bytes = kernel.len_bytes(elements);
             // SAFETY: as the caller of this function promises.
             match unsafe { host.allreduce_of_two(kernel, source, target, len_bytes) } {
-                Some(Ok(())) => return self.counted_in_node(CollectiveKind::Allreduce),
+                Some(Ok(())) => return self.count_in_host(CollectiveKind::Allreduce),
                 Some(Err(lost)) => return Err(engine.on_lost(lost)),
                 None => {}
             }
@@ -180,7 +180,7 @@ impl Communicator {
             // SAFETY: as the caller of this function promises; on one host the local ranks are those of
             // the communicator.
             match unsafe { host.reduce_lines(root, kernel, source, target, len_bytes) } {
-                Some(Ok(())) => return self.counted_in_node(CollectiveKind::Reduce),
+                Some(Ok(())) => return self.count_in_host(CollectiveKind::Reduce),
                 Some(Err(lost)) => return Err(engine.on_lost(lost)),
                 None => {}
             }
@@ -209,7 +209,7 @@ impl Communicator {
             // SAFETY: as the caller of this function promises; on one host the local ranks are those of
             // the communicator.
             match unsafe { host.broadcast_line(root, buffer, buffer, len_bytes as usize) } {
-                Some(Ok(())) => return self.counted_in_node(CollectiveKind::Broadcast),
+                Some(Ok(())) => return self.count_in_host(CollectiveKind::Broadcast),
                 Some(Err(lost)) => return Err(engine.on_lost(lost)),
                 None => {}
             }
@@ -236,7 +236,7 @@ impl Communicator {
         let mut engine = self.shared.engine.lock();
         if let Some(host) = engine.idle_host() {
             match host.barrier_of_two() {
-                Some(Ok(())) => return self.counted_in_node(CollectiveKind::Barrier),
+                Some(Ok(())) => return self.count_in_host(CollectiveKind::Barrier),
                 Some(Err(lost)) => return Err(engine.on_lost(lost)),
                 None => {}
             }
@@ -258,9 +258,9 @@ impl Communicator {
         // From here on the thread that drives requests may want the engine.
         self.shared.engine.share();
         let mut engine = self.shared.engine.lock();
-        let (carried, state) = engine.carried(operation)?;
+        let (carried, state) = engine.prepare_nonblocking(operation)?;
         let choice = engine.choose(&carried);
-        let path = self.counted(&operation, choice);
+        let path = self.count(&operation, choice);
         engine.start(carried, path, Arc::clone(&state))?;
         let needs_driving = engine.needs_driving();
         drop(engine);
@@ -330,8 +330,8 @@ impl Communicator {
         engine.path_of_blocking(operation)
     }
 
-    /// Counts an operation that is about to run. The caller has the engine, so nobody else counts. Returns its path.
-    fn counted(&self, operation: &Operation, choice: Choice) -> Path {
+    /// Counts an operation that is about to run, and returns its path. The caller has the engine, so nobody else counts.
+    fn count(&self, operation: &Operation, choice: Choice) -> Path {
         self.counters.count_in_turn(operation.collective.kind(), choice.path.kind());
         if choice.avoids_losses() {
             self.counters.count_avoiding_losses();
@@ -341,7 +341,7 @@ impl Communicator {
 
     /// Counts an operation that took the fast path. The caller has the engine, so nobody else counts.
     #[inline]
-    fn counted_in_node(&self, kind: CollectiveKind) -> Result<(), CollectiveError> {
+    fn count_in_host(&self, kind: CollectiveKind) -> Result<(), CollectiveError> {
         self.counters.count_in_turn(kind, PathKind::InHost);
         Ok(())
     }

@@ -41,7 +41,7 @@ impl Prepared {
         callers_take_turns: bool,
     ) -> Result<Self, CollectiveError> {
         let mut engine = communicator.engine.lock();
-        let (carried, state) = engine.carried(operation)?;
+        let (carried, state) = engine.prepare_nonblocking(operation)?;
         let path = engine.path(&carried);
         let number = engine.prepare(carried, path, Arc::clone(&state))?;
         let exchange = engine.exchange(number);

@@ -264,7 +264,7 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn counted() -> Report {
+    fn sample_report() -> Report {
         let registry = CounterRegistry::default();
         let counters = registry.open("world", 4, true);
         counters.count(CollectiveKind::Allreduce, PathKind::InTree);
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn totals_are_sums_of_communicators() {
-        let report = counted();
+        let report = sample_report();
         assert_eq!((report.in_host, report.in_tree, report.passed_through), (1, 2, 1));
         assert_eq!(report.direct, 1);
         assert_eq!(report.reasons["user-defined operator"], 1);
@@ -289,8 +289,8 @@ mod tests {
 
     #[test]
     fn merging_twins_adds_and_survives_json() {
-        let mut report = counted();
-        let text = serde_json::to_string(&counted()).unwrap();
+        let mut report = sample_report();
+        let text = serde_json::to_string(&sample_report()).unwrap();
         report.merge(&serde_json::from_str(&text).unwrap());
         assert_eq!((report.in_host, report.in_tree, report.passed_through), (2, 4, 2));
         assert_eq!(report.direct, 2);

@@ -77,7 +77,7 @@ impl Engine {
 
     /// What the engine does for a nonblocking operation, and the state of its request: the thread that drives
     /// it may call no operator of the caller's.
-    pub(crate) fn carried(
+    pub(crate) fn prepare_nonblocking(
         &self,
         operation: Operation,
     ) -> Result<(Operation, Arc<RequestState>), CollectiveError> {

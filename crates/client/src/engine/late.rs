@@ -7,7 +7,10 @@ use tributary_shm_collectives::Late;
 use crate::placement::Placement;
 
 /// Returns what writes that line, to standard error.
-pub(super) fn late_rank_reporter(label: &str, placement: &Placement) -> impl FnMut(Late) + Send + 'static {
+pub(super) fn late_rank_reporter(
+    label: &str,
+    placement: &Placement,
+) -> impl FnMut(Late) + Send + 'static {
     let (label, me) = (label.to_owned(), placement.rank);
     let host = placement.hosts[placement.host() as usize].clone();
     let ranks = placement.ranks_of(placement.host()).to_vec();

@@ -200,7 +200,7 @@ impl Selection {
 
     /// How many contributions a long one of this kind becomes in the tree; none if it takes direct links.
     fn times_in_tree(&mut self, kind: CollectiveKind) -> Option<u64> {
-        let kind = self.carried_as(kind);
+        let kind = self.carrier_kind(kind);
         let long = Question { kind, elements: LONG_BYTES, len_bytes: LONG_BYTES };
         let path = self.answer(&long, self.default_method?);
         (path == Path::Tree).then(|| match kind {
@@ -234,7 +234,7 @@ impl Selection {
     /// The path of an operation where links lose nothing.
     fn usual_path(&mut self, operation: &Operation) -> Path {
         let question = Question {
-            kind: self.carried_as(operation.collective.kind()),
+            kind: self.carrier_kind(operation.collective.kind()),
             elements: operation.elements,
             len_bytes: operation.len_bytes() as u64,
         };
@@ -273,7 +273,7 @@ impl Selection {
     }
 
     /// The collective that goes between hosts for another.
-    fn carried_as(&self, kind: CollectiveKind) -> CollectiveKind {
+    fn carrier_kind(&self, kind: CollectiveKind) -> CollectiveKind {
         match kind {
             CollectiveKind::Scan | CollectiveKind::Exscan if self.gathers_scans => {
                 CollectiveKind::Allgather

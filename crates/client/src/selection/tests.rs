@@ -209,7 +209,7 @@ fn leaders_are_what_the_user_said_as_far_as_there_are_any() {
 }
 
 /// The path of a blocking operation, which runs.
-fn counted(selection: &mut Selection, operation: &Operation) -> Path {
+fn choose_and_count(selection: &mut Selection, operation: &Operation) -> Path {
     let choice = selection.choose(operation);
     selection.count(choice);
     choice.path
@@ -240,8 +240,8 @@ fn where_packets_are_lost_the_tree_carries_what_links_would() {
     let direct = Some(Method::Direct);
     let mut operations = 0;
     while !selection.asks_for_losses() {
-        assert_eq!(counted(&mut selection, &short), Path::Tree);
-        assert_eq!(counted(&mut selection, &long).method(), direct);
+        assert_eq!(choose_and_count(&mut selection, &short), Path::Tree);
+        assert_eq!(choose_and_count(&mut selection, &long).method(), direct);
         operations += 1;
     }
     assert_eq!(operations, 16, "only those over links count");
@@ -254,7 +254,7 @@ fn where_packets_are_lost_the_tree_carries_what_links_would() {
     let parts = Operation { collective: tributary_algorithms::Collective::Allgather, ..long };
     assert_eq!(selection.path(&parts).method(), direct);
     while selection.expects_losses() {
-        counted(&mut selection, &long);
+        choose_and_count(&mut selection, &long);
     }
     assert_eq!(selection.path(&long).method(), direct, "links are tried again");
 }
@@ -264,10 +264,10 @@ fn sums_of_floats_keep_their_order_where_packets_are_lost() {
     let opened = opened(8);
     let mut selection = Selection::between_hosts(decision(8, &[MANAGER]), opened);
     let floats = allreduce(16 << 10);
-    (0..1000).for_each(|_| _ = counted(&mut selection, &floats));
+    (0..1000).for_each(|_| _ = choose_and_count(&mut selection, &floats));
     assert!(!selection.asks_for_losses(), "whoever changes nothing asks nothing");
     let integers = Operation { datatype: Datatype::I32, ..floats };
-    (0..16).for_each(|_| _ = counted(&mut selection, &integers));
+    (0..16).for_each(|_| _ = choose_and_count(&mut selection, &integers));
     assert!(selection.asks_for_losses());
     selection.note_losses(1000);
     assert_eq!(selection.path(&integers), Path::Tree);
@@ -278,7 +278,7 @@ fn sums_of_floats_keep_their_order_where_packets_are_lost() {
 fn who_names_a_path_or_has_measured_it_keeps_it_where_packets_are_lost() {
     let asks = |selection: &mut Selection| {
         let integers = Operation { datatype: Datatype::I32, ..allreduce(16 << 10) };
-        (0..1000).for_each(|_| _ = counted(selection, &integers));
+        (0..1000).for_each(|_| _ = choose_and_count(selection, &integers));
         selection.asks_for_losses()
     };
     let opened = opened(8);
