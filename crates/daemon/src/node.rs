@@ -12,7 +12,7 @@ mod commands;
 mod control;
 mod counters;
 mod data;
-mod holdings;
+mod installed_groups;
 mod kernel;
 mod lines;
 mod links;
@@ -49,7 +49,7 @@ use activity::Activity;
 use commands::Channels;
 use control::Control;
 use data::{DataLoop, DataOptions, Resources};
-use holdings::Holdings;
+use installed_groups::InstalledGroups;
 pub use kernel::KernelOptions;
 use kernel::{KernelMeters, KernelPath};
 use meters::{DataMeters, UnqueuedMeter};
@@ -297,7 +297,7 @@ impl Node {
             orders,
             events,
             waits,
-            holdings: Holdings::default(),
+            installed_groups: InstalledGroups::default(),
             activity,
             is_registered: Arc::clone(&is_registered),
             shutdown: shutdown.clone(),

@@ -1,7 +1,7 @@
 //! The node's session with the manager: registers, and then takes orders, reports and surveys at once.
 //!
 //! Groups outlive a session: they need no manager. The node tells the next one what it holds
-//! ([`Holdings`]), and that one orders what it does not want to be removed.
+//! ([`InstalledGroups`]), and that one orders what it does not want to be removed.
 
 mod error;
 mod orders;
@@ -20,7 +20,7 @@ use tributary_wire::control::{GroupWait, NodeEvent, NodeOrder, NodeRegistration}
 use super::activity::Activity;
 use super::call::Caller;
 use super::commands::{LoopGone, Orders};
-use super::holdings::Holdings;
+use super::installed_groups::InstalledGroups;
 use super::lines::Lines;
 use crate::shutdown::Shutdown;
 use error::SessionError;
@@ -42,7 +42,7 @@ pub(super) struct Control {
     pub(super) orders: Orders,
     pub(super) events: mpsc::Receiver<NodeEvent>,
     pub(super) waits: watch::Receiver<Vec<GroupWait>>,
-    pub(super) holdings: Holdings,
+    pub(super) installed_groups: InstalledGroups,
     pub(super) activity: Arc<Activity>,
     /// Whether a manager has the node registered.
     pub(super) is_registered: Arc<AtomicBool>,
@@ -87,11 +87,12 @@ impl Control {
 
     /// Registers, and serves the session until it fails.
     async fn session(&mut self, registered: &mut bool) -> Result<Infallible, SessionError> {
-        for removed in self.holdings.begin_session(&mut self.events) {
+        for removed in self.installed_groups.begin_session(&mut self.events) {
             self.orders.give(removed).await?;
         }
         let mut caller = Caller::new(&self.manager, &self.token);
-        let stream = caller.post("/v1/nodes", &self.holdings.offer(&self.registration)).await?;
+        let stream =
+            caller.post("/v1/nodes", &self.installed_groups.offer(&self.registration)).await?;
         let mut lines = Lines::new(stream.into_body());
         let node = match next_order(&mut lines).await? {
             NodeOrder::Registered { node } => node,
@@ -110,7 +111,7 @@ impl Control {
             orders: &self.orders,
             allow_shm: self.allow_shm,
             registration: &self.registration,
-            holdings: &self.holdings,
+            installed_groups: &self.installed_groups,
             refusals,
         };
         let mut reporter =
@@ -119,12 +120,12 @@ impl Control {
             caller: Caller::new(&self.manager, &self.token),
             path: format!("/v1/nodes/{node}/waits"),
             orders: &self.orders,
-            holdings: &self.holdings,
+            installed_groups: &self.installed_groups,
             waits: self.waits.clone(),
         };
         tokio::select! {
             ended = forwarder.forward_orders(&mut lines) => ended,
-            ended = reporter.report(&mut self.events, &self.holdings, &self.activity, refused) => ended,
+            ended = reporter.report(&mut self.events, &self.installed_groups, &self.activity, refused) => ended,
             ended = surveyor.run() => ended,
         }
     }

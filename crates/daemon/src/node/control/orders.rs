@@ -9,7 +9,7 @@ use tributary_wire::control::{GroupInstall, NodeEvent, NodeOrder, NodeRegistrati
 use super::error::SessionError;
 use crate::liveness::MANAGER_SILENCE_MAX;
 use crate::node::commands::{Command, Orders};
-use crate::node::holdings::Holdings;
+use crate::node::installed_groups::InstalledGroups;
 use crate::node::lines::Lines;
 use crate::node::links::AnyLink;
 use crate::node::upward::{self, UpwardError};
@@ -19,7 +19,7 @@ pub(super) struct Forwarder<'a> {
     pub(super) orders: &'a Orders,
     pub(super) allow_shm: bool,
     pub(super) registration: &'a NodeRegistration,
-    pub(super) holdings: &'a Holdings,
+    pub(super) installed_groups: &'a InstalledGroups,
     /// Installs that fail before they reach the event loop.
     pub(super) refusals: mpsc::Sender<NodeEvent>,
 }
@@ -37,7 +37,7 @@ impl Forwarder<'_> {
             match next_order(lines).await? {
                 NodeOrder::Tick => {}
                 NodeOrder::Remove { group, epoch } => {
-                    self.holdings.on_removal(group, epoch);
+                    self.installed_groups.on_removal(group, epoch);
                     self.orders.give(Command::Remove(group, epoch)).await?;
                 }
                 NodeOrder::Install(install) => self.forward_install(install).await?,
@@ -60,7 +60,7 @@ impl Forwarder<'_> {
                 return Ok(());
             }
         };
-        self.holdings.on_install(&install);
+        self.installed_groups.on_install(&install);
         Ok(self.orders.give(Command::Install(Box::new(install), link)).await?)
     }
 

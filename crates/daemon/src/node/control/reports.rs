@@ -17,7 +17,7 @@ use crate::liveness::{TICK, every};
 use crate::node::activity::Activity;
 use crate::node::call::{CallError, Caller};
 use crate::node::commands::LoopGone;
-use crate::node::holdings::Holdings;
+use crate::node::installed_groups::InstalledGroups;
 
 /// Interval at which the manager is told what the node has done.
 const COUNTS_INTERVAL: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ impl Reporter {
     pub(super) async fn report(
         &mut self,
         events: &mut mpsc::Receiver<NodeEvent>,
-        holdings: &Holdings,
+        installed_groups: &InstalledGroups,
         activity: &Activity,
         mut refused: mpsc::Receiver<NodeEvent>,
     ) -> Result<Infallible, SessionError> {
@@ -60,7 +60,7 @@ impl Reporter {
                     continue;
                 }
             }
-            batch.iter().for_each(|event| holdings.on_event(event));
+            batch.iter().for_each(|event| installed_groups.on_event(event));
             let answer = self.caller.post(&path, &batch).await?;
             drop_body(answer).await;
             batch.clear();

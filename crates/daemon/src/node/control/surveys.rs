@@ -11,7 +11,7 @@ use super::reports::post_if_known;
 use crate::liveness::every;
 use crate::node::call::Caller;
 use crate::node::commands::{Command, LoopGone, Orders};
-use crate::node::holdings::Holdings;
+use crate::node::installed_groups::InstalledGroups;
 
 /// How often groups are surveyed for what they wait for.
 const SURVEY_INTERVAL: Duration = Duration::from_secs(1);
@@ -21,7 +21,7 @@ pub(super) struct Surveyor<'a> {
     pub(super) caller: Caller,
     pub(super) path: String,
     pub(super) orders: &'a Orders,
-    pub(super) holdings: &'a Holdings,
+    pub(super) installed_groups: &'a InstalledGroups,
     pub(super) waits: watch::Receiver<Vec<GroupWait>>,
 }
 
@@ -32,7 +32,7 @@ impl Surveyor<'_> {
         let mut surveys = every(SURVEY_INTERVAL);
         loop {
             tokio::select! {
-                _ = surveys.tick() => if !self.holdings.is_empty() {
+                _ = surveys.tick() => if !self.installed_groups.is_empty() {
                     self.orders.give(Command::Survey).await?;
                 },
                 changed = self.waits.changed() => {

@@ -16,17 +16,17 @@ type Key = (GroupId, Epoch);
 
 /// What the node has of groups. The tasks of a session share it on one thread.
 #[derive(Default)]
-pub(super) struct Holdings {
-    groups: RefCell<BTreeMap<Key, Holding>>,
+pub(super) struct InstalledGroups {
+    groups: RefCell<BTreeMap<Key, InstalledGroup>>,
 }
 
-struct Holding {
+struct InstalledGroup {
     /// None if the manager gave no record of the group: then no other can take it over.
     held: Option<HeldGroup>,
     is_installed: bool,
 }
 
-impl Holdings {
+impl InstalledGroups {
     /// Whether it holds no group at all.
     pub(super) fn is_empty(&self) -> bool {
         self.groups.borrow().is_empty()
@@ -34,8 +34,8 @@ impl Holdings {
 
     /// The event loop is about to be told to install a group.
     pub(super) fn on_install(&self, install: &GroupInstall) {
-        let holding = Holding { held: install.held(), is_installed: false };
-        self.groups.borrow_mut().insert((install.group, install.epoch), holding);
+        let group = InstalledGroup { held: install.held(), is_installed: false };
+        self.groups.borrow_mut().insert((install.group, install.epoch), group);
     }
 
     /// The event loop is about to be told to drop a group.
@@ -49,8 +49,8 @@ impl Holdings {
         match *event {
             NodeEvent::Tick => {}
             NodeEvent::Installed { group, epoch } => {
-                if let Some(holding) = groups.get_mut(&(group, epoch)) {
-                    holding.is_installed = true;
+                if let Some(group) = groups.get_mut(&(group, epoch)) {
+                    group.is_installed = true;
                 }
             }
             NodeEvent::Refused { group, epoch, .. }
@@ -68,7 +68,7 @@ impl Holdings {
             self.on_event(&event);
         }
         let is_lost =
-            |_: &Key, holding: &mut Holding| !holding.is_installed || holding.held.is_none();
+            |_: &Key, group: &mut InstalledGroup| !group.is_installed || group.held.is_none();
         let mut groups = self.groups.borrow_mut();
         groups
             .extract_if(.., is_lost)
@@ -79,7 +79,7 @@ impl Holdings {
     /// What to register with.
     pub(super) fn offer(&self, registration: &NodeRegistration) -> NodeOffer {
         let groups = self.groups.borrow();
-        let holds = groups.values().filter_map(|holding| holding.held.clone()).collect();
+        let holds = groups.values().filter_map(|group| group.held.clone()).collect();
         NodeOffer { registration: registration.clone(), holds }
     }
 }
@@ -120,7 +120,7 @@ mod tests {
         }
     }
 
-    fn held(holdings: &Holdings) -> Vec<u32> {
+    fn held(installed_groups: &InstalledGroups) -> Vec<u32> {
         let address = NodeAddress { tcp: "n:1".to_owned(), machine: "m".to_owned(), shm: None };
         let registration = NodeRegistration {
             name: "n".to_owned(),
@@ -132,27 +132,27 @@ mod tests {
             stream: None,
             kernel: None,
         };
-        holdings.offer(&registration).holds.iter().map(|held| held.group.0).collect()
+        installed_groups.offer(&registration).holds.iter().map(|held| held.group.0).collect()
     }
 
     #[test]
     fn only_what_stands_is_told() {
-        let holdings = Holdings::default();
+        let installed_groups = InstalledGroups::default();
         let (answers, mut events) = mpsc::channel(16);
         for group in 0..6 {
-            holdings.on_install(&install(group, group != 5));
+            installed_groups.on_install(&install(group, group != 5));
         }
         for group in [0, 1, 2, 3, 5].map(GroupId) {
-            holdings.on_event(&NodeEvent::Installed { group, epoch: EPOCH });
+            installed_groups.on_event(&NodeEvent::Installed { group, epoch: EPOCH });
         }
-        holdings.on_event(&NodeEvent::Ended { group: GroupId(0), epoch: EPOCH });
-        holdings.on_removal(GroupId(1), EPOCH);
+        installed_groups.on_event(&NodeEvent::Ended { group: GroupId(0), epoch: EPOCH });
+        installed_groups.on_removal(GroupId(1), EPOCH);
         // Another incarnation's end is not this one's.
-        holdings.on_event(&NodeEvent::Ended { group: GroupId(3), epoch: Epoch(8) });
+        installed_groups.on_event(&NodeEvent::Ended { group: GroupId(3), epoch: Epoch(8) });
         let reason = "member-lost".to_owned();
         let failed = NodeEvent::Failed { group: GroupId(2), epoch: EPOCH, reason };
         answers.try_send(failed).unwrap();
-        let removed: Vec<u32> = holdings
+        let removed: Vec<u32> = installed_groups
             .begin_session(&mut events)
             .into_iter()
             .map(|command| match command {
@@ -161,7 +161,7 @@ mod tests {
             })
             .collect();
         assert_eq!(removed, [4, 5], "not installed; without a record");
-        assert_eq!(held(&holdings), [3]);
-        assert_eq!(holdings.begin_session(&mut events).len(), 0);
+        assert_eq!(held(&installed_groups), [3]);
+        assert_eq!(installed_groups.begin_session(&mut events).len(), 0);
     }
 }
