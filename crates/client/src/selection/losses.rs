@@ -102,7 +102,7 @@ impl Losses {
     }
 
     /// Whether links are expected to lose packets.
-    pub(super) fn are_expected(self) -> bool {
+    pub(super) fn is_expecting(self) -> bool {
         matches!(self.state, State::Expecting { .. })
     }
 
@@ -150,7 +150,7 @@ mod tests {
         for expected in [16, 32, 64, 128, 256, 512, 512] {
             assert_eq!(until_due(&mut losses), expected);
             losses.on_answer(LOSSES_MIN - 1);
-            assert!(!losses.are_expected());
+            assert!(!losses.is_expecting());
         }
     }
 
@@ -161,10 +161,10 @@ mod tests {
             assert_eq!(until_due(&mut losses), ASK_AFTER_MIN);
             losses.on_answer(LOSSES_MIN);
             for _ in 0..expected {
-                assert!(losses.are_expected());
+                assert!(losses.is_expecting());
                 losses.count();
             }
-            assert!(!losses.are_expected());
+            assert!(!losses.is_expecting());
         }
         // A long quiet makes the next time short again.
         for _ in 0..7 {
@@ -174,9 +174,9 @@ mod tests {
         until_due(&mut losses);
         losses.on_answer(1000);
         losses.count();
-        assert!(losses.are_expected());
+        assert!(losses.is_expecting());
         (1..512).for_each(|_| losses.count());
-        assert!(!losses.are_expected());
+        assert!(!losses.is_expecting());
     }
 
     #[test]
@@ -188,9 +188,9 @@ mod tests {
         }
         assert_eq!(until_due(&mut losses), 512);
         losses.on_answer(512 / OPERATIONS_PER_LOSS - 1);
-        assert!(!losses.are_expected());
+        assert!(!losses.is_expecting());
         until_due(&mut losses);
         losses.on_answer(512 / OPERATIONS_PER_LOSS);
-        assert!(losses.are_expected());
+        assert!(losses.is_expecting());
     }
 }

@@ -264,7 +264,7 @@ impl Selection {
 
     /// Whether links are expected to lose packets.
     pub(crate) fn expects_losses(&self) -> bool {
-        self.losses.is_some_and(Losses::are_expected)
+        self.losses.is_some_and(Losses::is_expecting)
     }
 
     /// Whether leaders of different hosts are joined directly.
