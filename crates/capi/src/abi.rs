@@ -171,7 +171,7 @@ pub struct ReduceSpec {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct BcastSpec {
-    /// Who has the bytes.
+    /// The rank that has the bytes.
     pub root: c_int,
     /// Where they are, or come.
     pub buf_desc: DataDesc,

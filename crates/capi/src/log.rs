@@ -63,7 +63,7 @@ pub(crate) fn set_level(level: Level) {
 pub(crate) fn write(level: Level, text: impl FnOnce() -> String) {
     // Relaxed: as above.
     if level as u8 <= LEVEL.load(Ordering::Relaxed) {
-        // A program may call in vain again and again. More than that somebody asked for.
+        // A program may repeat a call that fails. Debug lines were asked for, and have no limit.
         let remark = match level {
             Level::Debug | Level::Trace => String::new(),
             _ => match LIMITS[level as usize].judge(Instant::now()).remark() {

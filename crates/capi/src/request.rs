@@ -181,7 +181,7 @@ impl Running {
         Ok(true)
     }
 
-    /// Lets a little time pass, for whoever has to go on before this can: clients test without a pause,
+    /// Lets a little time pass, for the ranks that have to go on before this one can: clients test without a pause,
     /// and where cores are short they would keep the others from theirs. 50 us at most.
     fn rest(&mut self) {
         let request = &self.requests[self.done];

@@ -69,7 +69,7 @@ impl Work {
     /// The operations are over, and the client's buffers still ours.
     pub(crate) unsafe fn land(&self) {
         if let Some(landing) = self.landing {
-            // SAFETY: whoever set `landing` has checked that the client has room for all that is staged; the
+            // SAFETY: the code that set `landing` has checked that the client has room for all that is staged; the
             // vector's memory is its own.
             unsafe { ptr::copy_nonoverlapping(self.staged.as_ptr(), landing, self.staged.len()) };
         }

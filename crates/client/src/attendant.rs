@@ -1,4 +1,4 @@
-//! Who attends to a communicator when its tree may be lost, whatever the program does meanwhile.
+//! Attends to a communicator when its tree may be lost, whatever the program does meanwhile.
 
 use std::sync::Weak;
 
@@ -17,7 +17,7 @@ impl Attend for Attendant {
     fn attend(&self) -> bool {
         let Some(shared) = self.shared.upgrade() else { return false };
         let Some(mut engine) = shared.engine.try_lock() else {
-            // Whoever has it attends, but may go before all is settled.
+            // The thread that has it attends, but may go before all is settled.
             return self.alarm.upgrade().is_some_and(|alarm| alarm.is_raised());
         };
         let has_more = engine.attend();

@@ -2,7 +2,7 @@
 //! checkpoint.
 //!
 //! Owns the way from a grant in a file to results as they come. The job asks for the grant
-//! (`TRIBUTARY_EXTERNAL_RECEIVER`) and writes it; whoever may read the file may read the results, and can do
+//! (`TRIBUTARY_EXTERNAL_RECEIVER`) and writes it; a process that may read the file may read the results, and can do
 //! nothing else with it. The group never waits for this process: results that are complete before it
 //! has joined it misses, and if it reads too slowly it loses its place and is told so. If the group's tree is
 //! lost, the job goes on, and writes the next tree's grant to the same file; what is complete in between this
@@ -111,7 +111,7 @@ impl Ended {
     }
 }
 
-/// Mode of a grant's file: whoever reads it may read the results.
+/// Mode of a grant's file: a process that reads it may read the results.
 const GRANT_MODE: u32 = 0o600;
 
 /// Writes how a group's results may be read from outside, if they may, where only the owner of `path` may read it, all

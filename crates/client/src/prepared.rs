@@ -171,7 +171,7 @@ impl Prepared {
     /// Makes the start that is under way an operation like any other nonblocking one: it is driven, and
     /// its request tells of its end.
     pub fn hand_over(&self) {
-        // Whoever has the engine for long is in a later operation, which ends this one first.
+        // A thread that has the engine for long is in a later operation, which ends this one first.
         while self.request.outcome().is_none() {
             if let Some(mut engine) = self.communicator.engine.lock_if_free() {
                 engine.enqueue_posted();

@@ -21,7 +21,7 @@ pub(crate) struct RequestState {
     error: Mutex<Option<CollectiveError>>,
     /// Of a reduction whose vectors are gathered: as long as anybody may use its memory.
     gathered: Option<Gathered>,
-    /// Held by whoever combines.
+    /// Held by the thread that combines.
     combining: Mutex<()>,
 }
 
@@ -83,7 +83,7 @@ impl RequestState {
     /// The same operation begins once more. Nobody may be waiting for it.
     #[inline]
     pub(crate) fn reset(&self) {
-        // Relaxed: whoever waits for the new start learns of it from its starter.
+        // Relaxed: a thread that waits for the new start learns of it from its starter.
         self.progress.store(PENDING, Ordering::Relaxed);
     }
 }

@@ -40,7 +40,7 @@ const TICK_INTERVAL: Duration = Duration::from_millis(250);
 pub struct ManagerOptions {
     /// The operator's tokens, which nodes and people who run the fabric present, and jobs may; and readers'.
     pub tokens: Tokens,
-    /// Who may have jobs besides.
+    /// The tenants, which may have jobs besides the operator.
     pub tenants: Vec<Tenant>,
     /// The fabric; empty without a topology file.
     pub fabric: Fabric,

@@ -28,7 +28,7 @@ impl Tokens {
         self.operator.first().expect("the operator has a token")
     }
 
-    /// Whose a token is already, as a refusal names it.
+    /// The holder that a token has already, as a refusal names it.
     #[must_use]
     pub fn holder_of(&self, token: &Token) -> Option<&'static str> {
         let has = |tokens: &[Token]| tokens.iter().any(|known| is_same(known, token));

@@ -151,7 +151,7 @@ impl Boundaries {
         self.failed += 1;
     }
 
-    /// How long to wait before the manager is asked, after it was asked so often in vain.
+    /// How long to wait before the manager is asked, after so many requests without success.
     #[must_use]
     pub fn pause_ns(&self, asked: u32) -> u64 {
         (RETRY_MIN_NS << self.failed.saturating_add(asked).min(16)).min(RETRY_MAX_NS)

@@ -114,7 +114,7 @@ impl Cut {
     }
 }
 
-/// Who gets an operation's result.
+/// The members that get an operation's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receivers {
     /// Every member.
@@ -126,10 +126,10 @@ pub enum Receivers {
 /// What the members agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settlement {
-    /// Nobody has any result of this operation, and not all have started it. Who has starts it again.
+    /// Nobody has any result of this operation, and not all have started it. Those that have start it again.
     Restart(OperationNumber),
-    /// Everybody who has this operation under way completes it by [`steps`]. Who has completed it
-    /// already helps; who has started the one behind it starts that again.
+    /// Everybody who has this operation under way completes it by [`steps`]. A member that has
+    /// completed it already helps; one that has started the next starts that again.
     Finish(OperationNumber),
 }
 
@@ -147,7 +147,7 @@ pub struct Step {
 pub enum Action {
     /// This member, by its index among the standings, gives its results to all that lack them.
     Supply {
-        /// Who has them.
+        /// The member that has them.
         from: usize,
     },
     /// The members' contributions are combined anew.

@@ -116,7 +116,7 @@ impl Settler {
         Ok(())
     }
 
-    /// Whether the operation that is finished is under way here. Who is not behind has completed it.
+    /// Whether the operation that is finished is under way here. A member that is not behind has completed it.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.finished == Some(self.own.operation)

@@ -1,10 +1,10 @@
-//! Whose token a call carries, and what its holder may have.
+//! Callers, told apart by their tokens, and what each may have.
 //!
 //! A job belongs to the holder of the token with which it was admitted.
 
 use alloc::string::String;
 
-/// Whose token a call carried.
+/// The holder of the token that a call carried.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Caller {
     /// The operator's: it may do and see everything.

@@ -29,7 +29,7 @@ pub struct ManagerConfig {
     pub install_timeout_ns: u64,
     /// Addresses to which groups' results are multicast; none for no multicast.
     pub multicast: Option<MulticastRange>,
-    /// Who may have jobs besides the operator, by name, and how much of the fabric.
+    /// The tenants by name, which may have jobs besides the operator, and how much of the fabric each may have.
     pub tenants: BTreeMap<String, TenantLimits>,
     /// Whether frames between hosts are authenticated: every group then gets a key of its own.
     pub authenticates_frames: bool,

@@ -168,7 +168,7 @@ pub enum GroupError {
     TooManyGroups {
         /// The limit.
         max: u32,
-        /// Who has them.
+        /// The jobs that have them.
         holders: Holders,
     },
     /// The tenant would hold more than it may.

@@ -1,4 +1,4 @@
-//! Who holds what somebody else lacks.
+//! The jobs that hold what another lacks.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -11,7 +11,7 @@ use tributary_wire::JobId;
 /// Jobs named in one refusal.
 const NAMED_MAX: usize = 3;
 
-/// The jobs that hold a resource, as far as whoever is refused may know them.
+/// The jobs that hold a resource, as far as the refused caller may know them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holders {
     /// Those that hold most, the largest first.
@@ -30,7 +30,7 @@ struct Holder {
 }
 
 impl Holders {
-    /// Adds up `amounts` by job. `visible_name` is none for jobs that whoever is refused may not know.
+    /// Adds up `amounts` by job. `visible_name` is none for jobs that the refused caller may not know.
     pub(super) fn new<'a>(
         amounts: impl Iterator<Item = (JobId, u32)>,
         visible_name: impl Fn(JobId) -> Option<&'a str>,

@@ -14,7 +14,7 @@ use super::places::PlaceKeys;
 use super::secrets::Secrets;
 
 pub(super) struct Job {
-    /// Whose token it came with.
+    /// The holder of the token that it came with.
     pub(super) owner: Caller,
     pub(super) name: String,
     pub(super) processes: u32,

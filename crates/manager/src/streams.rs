@@ -27,7 +27,7 @@ pub(super) struct StreamTrees {
 /// A number that is in use.
 struct StreamTree {
     placement: Placement,
-    /// Whose groups they are.
+    /// The owner of its groups.
     owner: Caller,
     groups: u32,
 }

@@ -102,7 +102,7 @@ impl Site {
         hosts: &[&str],
         osos: u16,
     ) -> Result<RequestTicket, GroupError> {
-        // The owner of a job that is not there asks in vain, whoever it is.
+        // A job that is not there is refused to every caller.
         let owner = self.manager.jobs.iter().find(|(number, _)| *number == job.job);
         let owner = owner.map(|(_, job)| job.owner.clone()).unwrap_or_default();
         self.request_as(&owner, job, hosts, osos)

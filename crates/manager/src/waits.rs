@@ -83,7 +83,7 @@ impl Group {
         is_known.then_some(waiting)
     }
 
-    /// Adds whoever is late at or below a node.
+    /// Adds the members that are late at or below an aggregation node.
     fn add_late(&self, member: &Member, waiting: &mut WaitingStatus) {
         let is_missing = |at: usize| match &member.wait {
             Some(wait) => wait.missing.iter().any(|child| usize::from(child.0) == at),

@@ -73,7 +73,7 @@ static bool names_expected_library(const char *version) {
 #endif
 
 #ifdef SHIM_IS_STANDARD
-/* Whose it is does not matter: the interface is the standard's. */
+/* Any vendor's library will do: the interface is the standard's. */
 static bool names_expected_library(const char *version) {
     return version[0] != '\0';
 }

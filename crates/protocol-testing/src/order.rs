@@ -109,7 +109,7 @@ impl Order {
         *slots.accumulator(at) = Accumulator::Wire { len_bytes };
     }
 
-    /// Whose contribution it is. What was parked is not any more.
+    /// The child whose contribution it is. What was parked is not any more.
     fn take(&mut self, at: Place, shape: Shape, incoming: Source<'_>) -> ChildIndex {
         let (child, len_bytes) = match incoming {
             Source::Frame(bytes) => (self.sender, bytes.len()),

@@ -39,7 +39,7 @@ impl Rendezvous {
     /// Collective over `size` processes. Waits for `timeout` at most, here and in every later exchange.
     ///
     /// # Errors
-    /// If ranks are missing or do not fit together: which ones. Whoever reached rank 0 gets its reason.
+    /// If ranks are missing or do not fit together: which ones. A rank that reached rank 0 gets its reason.
     pub fn meet(
         address: &str,
         rank: u32,

@@ -8,7 +8,7 @@ use tributary_algorithms::CollectiveKind;
 
 use super::{CommunicatorReport, Counts, Failovers, PathKind, Report};
 
-/// One communicator's counts, shared between whoever counts and the report.
+/// One communicator's counts, shared between the code that counts and the report.
 #[derive(Debug)]
 pub struct Counters {
     label: String,

@@ -110,7 +110,7 @@
 //!
 //! Reading the counters would cost a line transfer each, so the least value known is remembered,
 //! and raised by what the rank sees anyway: a rank fills a slot in step `t` only after it has
-//! finished reading step `t - 1`, so whoever has seen all ranks' flags of step `t` knows that all
+//! finished reading step `t - 1`, so a rank that has seen all ranks' flags of step `t` knows that all
 //! counters are at least `t - 1`. Operations that synchronise everybody therefore never read a
 //! counter (two slots would do). One-way operations read the counters when the slots known to be
 //! free run out, and then wait for half of them: once in `slots / 2` steps at most.

@@ -103,7 +103,7 @@ impl Action {
 
 /// One operation of a group, as one rank sees it: what to do, and this rank's buffers.
 ///
-/// Buffers are private memory of the rank, not the segment. Whoever [runs](crate::HostGroup::run)
+/// Buffers are private memory of the rank, not the segment. The caller that [runs](crate::HostGroup::run)
 /// the operation warrants that they are valid; an operation by itself does nothing with them.
 #[derive(Clone, Copy)]
 pub struct Operation {

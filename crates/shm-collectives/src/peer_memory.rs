@@ -48,7 +48,7 @@ pub(super) enum DirectAccess {
 pub struct Unreachable {
     /// The rank that was denied.
     pub local_rank: u32,
-    /// Whose memory it asked for.
+    /// The rank whose memory it asked for.
     pub peer: u32,
     /// Why.
     pub cause: UnreachableCause,

@@ -285,7 +285,7 @@ impl Rings {
         })
     }
 
-    /// Wakes whoever sleeps until this rank publishes something. Costs nothing while every rank
+    /// Wakes the ranks that sleep until this rank publishes something. Costs nothing while every rank
     /// has a core, for then nobody sleeps.
     #[inline]
     fn wake_sleepers(&self) {

@@ -65,9 +65,9 @@ pub enum TokenError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// Who owns it.
+        /// The user that owns it.
         owner: u32,
-        /// Who runs this process.
+        /// The user that runs this process.
         ours: u32,
     },
     /// The path names a directory, a device or a pipe.

@@ -1,6 +1,6 @@
 //! What a rank looks at while it waits, so that no death escapes it.
 
-/// Whom a rank waits for.
+/// The ranks or hosts that a rank waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WaitsFor {
     /// Ranks of its host.

@@ -32,8 +32,8 @@ pub struct Contact {
 enum Ring {
     Silent,
     Open,
-    /// It was refused, has ended, or the other has said over it that it leaves. Whoever goes has called every host that it
-    /// had something to say to before.
+    /// It was refused, has ended, or the other has said over it that it leaves. A host that leaves has called every
+    /// host before that it had something to say to.
     Over {
         at_ns: u64,
     },

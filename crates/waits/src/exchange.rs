@@ -6,7 +6,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Who has brought its part, by number.
+/// The participants that have brought their parts, by number.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     has_brought: Vec<bool>,

@@ -525,7 +525,7 @@ pub struct EndpointGrant {
 pub struct Refusal {
     /// What kind of refusal.
     pub code: RefusalCode,
-    /// Who lacks what, and what to do: one line for people.
+    /// The party that lacks something, what it lacks, and what to do: one line for people.
     pub message: String,
 }
 

@@ -114,7 +114,7 @@ pub enum Message {
     Disagreement(Disagreement),
 }
 
-/// Who at or below one child receives what is sent to the group's multicast address.
+/// The receivers, at or below one child, of what is sent to the group's multicast address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Subscription {

@@ -16,7 +16,7 @@ impl FrameKey {
         Self(bytes)
     }
 
-    /// The bits, for whoever makes and checks codes.
+    /// The bits, for code that makes and checks codes.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0

@@ -1,6 +1,6 @@
 //! Texts of others, as they may be shown.
 //!
-//! Names and labels come from jobs. Shown as they are, one could move the cursor of whoever reads them, feign lines
+//! Names and labels come from jobs. Shown as they are, one could move the cursor of a reader's terminal, feign lines
 //! that nobody wrote, or turn the order of what follows it.
 
 use alloc::borrow::Cow;

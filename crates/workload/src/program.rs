@@ -11,7 +11,7 @@ pub struct Workload {
     pub name: String,
     /// The host of each rank: a number below the number of hosts.
     pub hosts: Vec<u32>,
-    /// Who takes part in the collectives that calls name.
+    /// The ranks that take part in the collectives that calls name.
     pub communicators: Vec<Communicator>,
     /// What ranks do; several may do the same.
     pub scripts: Vec<Script>,

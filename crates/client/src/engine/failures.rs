@@ -1,5 +1,5 @@
 //! How a communicator ends at one rank: of itself, by a failure, or because the program gives it up.
-//! Whoever learns first tells the ranks of its host and, at leaders, the other hosts.
+//! The rank that learns of it first tells the ranks of its host and, at leaders, the other hosts.
 
 use tributary_algorithms::CollectiveKind;
 use tributary_inter_host::PairNumber;

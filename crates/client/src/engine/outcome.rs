@@ -4,7 +4,7 @@ use tributary_shm_collectives::Lost;
 use tributary_tuning::Method;
 use tributary_wire::frame::Abort;
 
-/// Who failed.
+/// The rank or host that failed.
 pub(super) enum Failure {
     /// A rank of this host.
     Host(Lost),

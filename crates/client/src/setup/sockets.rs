@@ -5,7 +5,7 @@
 //!
 //! Owns the choice of who shares a leader. To everything else such a socket is a host: its ranks share
 //! memory, their leader meets the others between hosts, and sockets are reduced in the order of their
-//! lowest ranks. Communicators of one host have node-level leaders always: there is nothing between
+//! lowest ranks. Communicators of one host have one leader a host always: there is nothing between
 //! hosts to go to.
 
 use super::agreement::Unavailable;

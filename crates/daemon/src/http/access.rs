@@ -31,7 +31,7 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    /// Whose jobs and groups it sees.
+    /// The caller whose jobs and groups it sees.
     pub(crate) fn view(&self) -> Caller {
         match self {
             Self::Operator | Self::Reader => Caller::Operator,
@@ -114,7 +114,7 @@ impl Access {
         self.parties.iter().flat_map(|party| &party.tokens)
     }
 
-    /// Whom the token stands for. Every known token is compared, so the time taken does not tell which it is.
+    /// The party that the token stands for. Every known token is compared, so the time taken does not tell which it is.
     fn party(&self, shown: &[u8]) -> Option<&Party> {
         let mut found = None;
         for party in self.parties.iter().rev() {

@@ -65,7 +65,7 @@ fn of_readers() -> Router<Arc<Service>> {
     Router::new().route("/metrics", get(render_metrics)).route_layer(from_fn(readers_only))
 }
 
-/// What nodes call, and whoever runs the fabric.
+/// What aggregation nodes and the operator call.
 fn of_the_operator() -> Router<Arc<Service>> {
     Router::new()
         .route("/v1/nodes/{node}/events", post(take_events))

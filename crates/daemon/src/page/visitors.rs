@@ -1,4 +1,4 @@
-//! Who may look at the page: codes that are good once and soon, and the cookies that they are exchanged for.
+//! Admission to the page: codes that are good once and soon, and the cookies that they are exchanged for.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -108,7 +108,7 @@ impl Lasting {
     }
 }
 
-/// 256 random bits as text. They are compared as text, too: whoever measures how long that takes learns nothing
+/// 256 random bits as text. They are compared as text, too: a caller that measures how long that takes learns nothing
 /// that helps to guess so many.
 fn secret() -> io::Result<String> {
     let bytes: [u8; 32] = random_bytes()?;

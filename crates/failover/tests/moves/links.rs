@@ -21,7 +21,7 @@ pub(super) enum Purpose {
     Operation,
 }
 
-/// Who has to contribute before a member can go on.
+/// The members that have to contribute before a member can go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Needs {
     One(usize),

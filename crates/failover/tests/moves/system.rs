@@ -31,7 +31,7 @@ pub(super) struct Bounds {
     receivers: To,
 }
 
-/// Who gets results.
+/// The members that get results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum To {
     All,
@@ -511,7 +511,7 @@ impl System {
         };
         member.kept = None;
         if settler.is_behind() {
-            // Whoever gets no result is done with what it was there for.
+            // A member that gets no result is done with what it was there for.
             if !self.gets_results(index) {
                 self.members[index].has = [Some(BY_LINKS); SEGMENTS];
             }
@@ -633,7 +633,7 @@ impl System {
                 seen.grants_in_vain += 1;
                 *entering = None;
                 boundaries.on_grant_failed();
-                // Who has a place gives it up, and the node tells the others.
+                // A member that has a place gives it up, and the node tells the others.
                 self.trees[tree].is_lost |= place == Place::Taken;
                 self.carry(index)
             }

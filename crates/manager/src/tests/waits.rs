@@ -1,4 +1,4 @@
-//! Who is late, put together from what nodes say.
+//! The late members, put together from what aggregation nodes say.
 
 use tributary_wire::control::{GroupGrant, GroupWait, WaitingStatus};
 use tributary_wire::{ChildIndex, Epoch};

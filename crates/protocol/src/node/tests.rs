@@ -323,7 +323,7 @@ fn a_child_that_has_left_stays_gone() {
     let again = FrameError::AlreadyJoined { group: GROUP, child: 0 };
     assert_eq!(put(&mut node, 0, edge(0), Message::Join), Err(again));
     assert_eq!(drain(&mut node), (vec![], vec![]), "its sibling is not disturbed");
-    // Its sibling waits in vain, and is told.
+    // Its sibling waits for a result that does not come, and is told.
     put(&mut node, 1, edge(1), request(0, 4)).unwrap();
     let abort = Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(0) };
     let (sent, events) = drain(&mut node);

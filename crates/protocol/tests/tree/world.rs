@@ -573,7 +573,7 @@ impl World {
         }
     }
 
-    /// Puts a frame on a link, whoever made it.
+    /// Puts a frame on a link, honest or forged.
     pub(crate) fn carry(
         &mut self,
         link: usize,

@@ -47,7 +47,7 @@ pub struct MixCommunicator {
     /// So many neighbouring ranks each.
     #[serde(default)]
     pub blocks_of: Option<u32>,
-    /// So many communicators; each takes every so manieth rank.
+    /// The number of communicators, n; each takes every n-th rank.
     #[serde(default)]
     pub stride: Option<u32>,
 }

@@ -24,7 +24,7 @@ pub(super) struct Place {
     pub(super) host: u32,
 }
 
-/// Who takes part for a host.
+/// The participant for a host.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Leader {
     Member(MemberId),

@@ -16,7 +16,7 @@ impl ProcessWatch {
     }
 
     /// The rank ends. The kernel tells of an end after it has taken the process off its core, so
-    /// all that the process stored is seen by whoever is told.
+    /// all that the process stored is seen by the process that is told.
     pub(super) fn end(&self) {
         self.has_ended.store(true, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! Who is told to be late.
+//! Reports of late ranks.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
@@ -46,7 +46,7 @@ fn a_late_rank_is_told_once_by_those_who_wait() {
         while tellings.load(Ordering::Relaxed) == 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Time for whoever else would tell.
+        // Time for any other rank that would tell.
         std::thread::sleep(4 * after);
     });
     let [Late { local_rank: 2, waited }] = told[..] else { panic!("{told:?}") };

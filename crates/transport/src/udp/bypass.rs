@@ -7,7 +7,7 @@ use tributary_af_xdp::{PAYLOAD_BYTES_MAX, Port, Taken};
 
 use super::queue::Entry;
 
-/// While frames come past the network stack, the socket is polled once in so many polls in vain. What comes through it
+/// While frames come past the network stack, the socket is polled once in so many polls that find nothing. What comes through it
 /// are long trains of datagrams, fragments, packets of other queues, and everything if somebody detaches the program.
 /// Where both ways are in use, it is polled more often: each frame past the stack doubles the number up to this one, and
 /// each through it makes it one.
@@ -16,7 +16,7 @@ const POLLS_PER_SOCKET_MAX: u32 = 16;
 /// See the module documentation.
 pub(super) struct Bypass {
     port: Port,
-    /// Polls in vain until the socket's turn, and from one turn to the next.
+    /// Polls that find nothing until the socket's turn, and from one turn to the next.
     socket_due_in: u32,
     polls_per_socket: u32,
     /// What is queued goes through the network stack.

@@ -68,7 +68,7 @@ fn wrong(index: usize, line: &str, allowed: &'static str) -> TraceError {
 struct Reader<'a> {
     trace: Trace,
     is_there: Vec<bool>,
-    /// Whose section it is.
+    /// The rank whose section it is.
     rank: Option<usize>,
     /// When the section's last operation ended: sums of times stay within 64 bits.
     now_ns: u64,

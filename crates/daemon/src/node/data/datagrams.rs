@@ -24,7 +24,7 @@ use crate::node::refusals::{Dropped, Reason};
 /// Datagrams handled before the links are served again.
 const BURST_DATAGRAMS: u32 = 256;
 
-/// Refused datagrams of a burst after which the core is given up: whoever floods the port shall not hold it against the
+/// Refused datagrams of a burst after which the core is given up: a flood of the port shall not keep it from the
 /// ranks that share it, which wait for a time slice otherwise.
 const REFUSED_BEFORE_YIELD: u32 = 32;
 
