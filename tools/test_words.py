@@ -82,12 +82,49 @@ class WordsTest(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("0002-ways-by-length.md: the name has the dead word `ways`", output)
 
+    def check_code(self, text, name="crates/a/src/lib.rs"):
+        """The exit code for a workspace with one file of code, and all that is printed."""
+        return self.check({"README.md": "A page.\n", name: text})
+
+    def assert_code_fails(self, text, at, reason, name="crates/a/src/lib.rs"):
+        code, output = self.check_code(text, name)
+        self.assertEqual(code, 1, text)
+        self.assertIn(f"{name}:{at}: ", output)
+        self.assertIn(reason, output)
+
+    def test_dead_words_in_comments_fail(self):
+        self.assert_code_fails("fn f() {\n    // It polls in\n    // vain.\n}\n", 2, "`in vain` is a dead word")
+        self.assert_code_fails("/// A ledger.\nstruct L;\n", 1, "`ledger` is a dead word")
+        self.assert_code_fails("int f;\n/*\n * Of the\n * ledger.\n */\n", 3, "`ledger`", "crates/a/shim/a.c")
+        self.assert_code_fails("/* One line. */\nint f; \n/* Polls in vain. */\n", 3, "`in vain`", "fuzz/a.h")
+
+    def test_headless_clauses_in_comments_fail(self):
+        self.assert_code_fails("    /// Who has them.\n    from: usize,\n", 1, "has no head")
+        self.assert_code_fails("//! First.\n//!\n//! It ends, whoever\n//! asks.\n", 3, "`whoever` has no head")
+        self.assertEqual(self.check_code("// Who is late? The host knows who waits.\n")[0], 0)
+
+    def test_headless_clauses_are_let_be_where_they_remain(self):
+        name = f"{words.HEADLESS_STILL[0]}src/lib.rs"
+        self.assertEqual(self.check_code("// Whoever asks.\n", name)[0], 0)
+        self.assert_code_fails("// Whoever asks polls in vain.\n", 1, "`in vain`", name)
+
+    def test_phrases_that_take_a_node_for_a_host_fail_in_comments(self):
+        for text in ("// An inter-node link.\n", "// The ranks of a\n// node.\n", "// Eight per compute node.\n"):
+            self.assert_code_fails(text, 1, "a machine with ranks is a host")
+        self.assertEqual(self.check_code("// The node reduces, and one node's children wait.\n")[0], 0)
+
+    def test_code_beside_comments_is_not_checked(self):
+        text = "let ledger = \"whoever polls in vain\"; // in vain\n// Says `in vain`.\nfn whoever() {}\n"
+        code, output = self.check_code(text)
+        self.assertEqual(code, 0, output)
+        self.assertEqual(self.check_code("int x = a * ledger\n * whoever;\n", "crates/a/a.c")[0], 0)
+
     def test_a_workspace_without_pages_fails(self):
         self.assertEqual(self.check({})[0], 1)
 
     def test_every_exception_is_a_page(self):
         root = pathlib.Path(__file__).resolve().parent.parent
-        for name in (*words.WAIVED, *words.NODE_STILL, *words.TERMS):
+        for name in (*words.WAIVED, *words.NODE_STILL, *words.TERMS, *words.HEADLESS_STILL, *words.COMMENT_TERMS):
             self.assertTrue((root / name).exists(), name)
 
 

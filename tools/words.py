@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Checks the words of the documentation that readers use: the Markdown files at the root of the workspace
-(ARCHITECTURE.md apart), those in docs/ and docs/evidence/, and the README of each crate.
+"""Checks the words of the documentation that readers use, and of comments in code. The documentation: the Markdown
+files at the root of the workspace (ARCHITECTURE.md apart), those in docs/ and docs/evidence/, and the README of each
+crate. The comments: those of Rust and C in crates/ and fuzz/ that have lines of their own.
 
 It reports
 - dead words: names that the project gave up, such as `mesh` for direct links,
@@ -9,7 +10,10 @@ It reports
   a name of the format that it describes may say in its first lines: "*Node* on this page means an aggregation node."
 - names of files in docs/ that hold a dead word, those of decisions included.
 
-Code is not checked, and neither is the text of decisions: they keep the words of their time.
+In comments it reports dead words, headless clauses, and phrases in which a node can only be a host ("per compute
+node", "inter-node"). The daemon's type is called `Node`, so the word alone is no fault there.
+
+Code itself is not checked, and neither is the text of decisions: they keep the words of their time.
 """
 
 import argparse
@@ -40,11 +44,20 @@ HEADLESS = (re.compile(BEGIN + r"(?:Who|Whom|Whose)\b(?P<rest>[^.!?|]*[.!?|]?)")
 LIST_MARK = re.compile(r"^(?:[-*>]|\d+\.)\s+")
 NODE = re.compile(r"(?<!aggregation )(?<!aggregation-)\bnodes?\b", re.IGNORECASE)
 DECLARED = re.compile(r"\*[Nn]odes?\* (?:on|in) (?:this page|these tables) means? (?:an aggregation node|the host)")
+# Phrases in which a node is a host.
+HOST_NODE = re.compile(r"\b(?:(?:inter|intra)-?node|node-level|compute nodes?|(?:ranks|processes) of (?:a|the|one|each) node"
+                       r"|(?:in|inside) (?:a|one|each) node's (?:shared )?memory)\b", re.IGNORECASE)
 # The part of a link that is no text: its target.
 TARGET = re.compile(r"\]\([^)]*\)|\]\[[^\]]*\]|<[^>]*>")
 WAIVED = ("ARCHITECTURE.md", "docs/SUMMARY.md", "docs/architecture.md")
 # Pages in which the daemon is still called a node. The list may only become shorter.
 NODE_STILL = ("docs/torch.md",)
+# Folders in whose comments headless clauses remain. The list may only become shorter.
+HEADLESS_STILL = ("crates/algorithms/", "crates/inter-host/", "crates/kernel-path/", "crates/python/", "crates/sim/",
+                  "crates/swarm/", "crates/swarm-hosts/", "fuzz/")
+# Phrases of comments that are terms of the field there: published designs have names.
+COMMENT_TERMS = {"crates/figures": (HOST_NODE,)}
+COMMENT_LINE = re.compile(r"^\s*(?://[/!]?|/\*+|\*(?!/)) ?(?P<text>.*?)(?:\s*\*/)?\s*$")
 
 
 def paragraphs(text):
@@ -62,22 +75,69 @@ def paragraphs(text):
             lines.append(line if lines else LIST_MARK.sub("", line))
 
 
+def comments(text):
+    """The paragraphs of comments that have lines of their own, as `paragraphs` gives them."""
+    number, lines, is_block = 0, [], False
+    for at, line in [*enumerate(text.splitlines(), 1), (0, "")]:
+        match = None if is_block and line.strip().startswith("//") else COMMENT_LINE.match(line)
+        starts_block = line.strip().startswith("/*")
+        is_text = (is_block or starts_block or line.strip().startswith("//")) and (match or is_block)
+        content = (match["text"] if match else line.split("*/")[0]).strip() if is_text else ""
+        if (not content or LIST_MARK.match(content) or content.startswith(("|", "#"))) and lines:
+            yield number, links.CODE.sub("`", " ".join(lines))
+            lines = []
+        if content:
+            number = number if lines else at
+            lines.append(content if lines else LIST_MARK.sub("", content))
+        is_block = (is_block or starts_block) and "*/" not in line
+
+
+def dead_words(paragraph, terms):
+    """Reasons why a paragraph's words are dead."""
+    for dead, now in DEAD.items():
+        match = re.search(dead, paragraph, re.IGNORECASE)
+        if match and dead not in terms:
+            yield f"`{match[0]}` is a dead word: {now}"
+
+
+def headless_clauses(paragraph):
+    """Reasons why clauses of a paragraph have no head."""
+    for pattern in HEADLESS:
+        for match in pattern.finditer(paragraph):
+            if not match.groupdict().get("rest", "").endswith("?"):
+                yield f"`{match[0].strip()[:40]}` has no head: name the actor"
+
+
 def faults(name, text):
     """What is wrong with the words of a page: lines and reasons."""
     is_declared = DECLARED.search(" ".join(text.split()))
     for number, paragraph in paragraphs(text):
-        for dead, now in DEAD.items():
-            match = re.search(dead, paragraph, re.IGNORECASE)
-            if match and dead not in TERMS.get(name, ()):
-                yield number, f"`{match[0]}` is a dead word: {now}"
-        for pattern in HEADLESS:
-            for match in pattern.finditer(paragraph):
-                if not match.groupdict().get("rest", "").endswith("?"):
-                    yield number, f"`{match[0].strip()[:40]}` has no head: name the actor"
+        for reason in (*dead_words(paragraph, TERMS.get(name, ())), *headless_clauses(paragraph)):
+            yield number, reason
         if name not in NODE_STILL and not is_declared:
             match = NODE.search(paragraph)
             if match:
                 yield number, f"`{match[0]}` may be taken for a host: aggregator, or aggregation node"
+
+
+def comment_faults(name, text):
+    """What is wrong with the comments of a file of code: lines and reasons."""
+    crate = "/".join(name.split("/")[:2])
+    for number, paragraph in comments(text):
+        for reason in dead_words(paragraph, ()):
+            yield number, reason
+        if not name.startswith(HEADLESS_STILL):
+            for reason in headless_clauses(paragraph):
+                yield number, reason
+        match = HOST_NODE.search(paragraph)
+        if match and HOST_NODE not in COMMENT_TERMS.get(crate, ()):
+            yield number, f"`{match[0]}`: a node is an aggregation node here, a machine with ranks is a host"
+
+
+def code_files(root):
+    """The files of Rust and C whose comments are checked."""
+    return sorted(file for folder in ("crates", "fuzz") for file in (root / folder).rglob("*")
+                  if file.suffix in (".rs", ".c", ".h") and "target" not in file.parts)
 
 
 def check(root):
@@ -89,6 +149,10 @@ def check(root):
     for file in files:
         name = str(file.relative_to(root))
         for number, reason in faults(name, file.read_text(encoding="utf-8")):
+            wrong.append(f"{name}:{number}: {reason}")
+    for file in code_files(root):
+        name = str(file.relative_to(root))
+        for number, reason in comment_faults(name, file.read_text(encoding="utf-8")):
             wrong.append(f"{name}:{number}: {reason}")
     for file in sorted((root / "docs").rglob("*")):
         match = DEAD_IN_NAMES.search(file.stem)
