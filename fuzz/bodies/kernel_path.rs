@@ -563,7 +563,7 @@ impl Run {
         let children = served.iter().map(|it| it.children as u64);
         let copies = |children| match multicasts {
             0 if !is_from_parent => completed * children == results,
-            // Who receives multicast gets no copy.
+            // A child that receives multicast gets no copy.
             _ => completed == 1 && results <= children,
         };
         assert!(results <= repeats || children.into_iter().any(copies), "{counted:?}");
@@ -684,7 +684,7 @@ impl Run {
     }
 }
 
-/// Whom frames are for, and what is in them.
+/// The receivers of frames, and what is in them.
 fn bodies(sent: &[SentPacket]) -> Vec<(ChildIndex, Vec<u8>)> {
     let frames = sent.iter().map(|it| decode(&it.bytes[HEAD_BYTES..]).expect("a frame"));
     frames.map(|(header, body)| (header.edge.child, body.to_vec())).collect()

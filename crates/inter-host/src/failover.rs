@@ -6,8 +6,8 @@
 //! it: an operation by this method takes longer meanwhile. Why no result is lost or doubled is argued at
 //! [`tributary_protocol::failover`].
 //!
-//! Who finds the tree lost cuts itself off from it, so that its node, if it lives, tells the others;
-//! calls host 0 over direct links ([`DirectLinks::raise_alarm`]); and host 0 calls all others. A host whose
+//! A leader that finds the tree lost cuts itself off from it, so that its aggregator, if it lives, tells the others,
+//! and calls host 0 over direct links ([`DirectLinks::raise_alarm`]). Host 0 calls all others. A host whose
 //! program is not in the library is woken by the [`watch`](crate::watch) of its links.
 
 mod entering;
@@ -212,7 +212,7 @@ impl FailoverTree {
             if fallback.links.is_called(Epoch(fallback.lost + 1)) {
                 self.lose_tree()?;
             } else {
-                // Whoever has called, but has not said what for, wakes this leader by saying it.
+                // A host that has called, but has not said what for, wakes this leader by saying it.
                 fallback.alarm.watch(fallback.links.callers().map(Watched::Input));
                 let was_running = member.is_running();
                 match member.poll_link() {
@@ -226,7 +226,7 @@ impl FailoverTree {
         } else {
             self.settle()?;
         }
-        // Until then, whoever has this leader goes on with it.
+        // Until then, the thread that has this leader goes on with it.
         if let Some(fallback) = &self.fallback
             && !self.has_more_to_attend()
         {

@@ -87,7 +87,7 @@ impl Alarm {
         Ok(alarm)
     }
 
-    /// Who attends when it is raised. Once.
+    /// Sets the attendant that attends when it is raised. Once.
     pub fn attended_by(&self, attendant: Box<dyn Attend>) {
         let is_first = self.attendant.set(attendant).is_ok();
         debug_assert!(is_first, "an alarm belongs to one communicator");
@@ -105,7 +105,7 @@ impl Alarm {
             let flags = flags | epoll::EventFlags::ET;
             match epoll::add(&self.watch.epoll, descriptor, data, flags) {
                 Ok(()) | Err(Errno::EXIST) => {}
-                // Whoever polls still finds out; so that nothing is missed, that is now.
+                // A thread that polls still finds out; so that nothing is missed, that is now.
                 Err(_) => self.raise(),
             }
         }
@@ -131,7 +131,7 @@ impl Alarm {
         self.state.store(RAISED, Ordering::Relaxed);
     }
 
-    /// Wakes the thread, because there is something to attend to even if whoever has found it goes away.
+    /// Wakes the thread, because there is something to attend to even if the thread that has found it goes away.
     pub(crate) fn call(&self) {
         self.watch.call(&[self.number]);
     }

@@ -140,7 +140,7 @@ INLINE enum outcome claim(struct place *place, struct slot *slot, const struct f
 		if (!has_credit(place, sequence) ||
 		    !(word_phase(word) == PHASE_EMPTY || is_spent(place, word)))
 			return place->may_be_overtaken ? OUTCOME_OF_PROCESS : OUTCOME_REFUSED;
-		/* Whoever loses a race for the slot leaves its packet to the process. */
+		/* A run that loses a race for the slot leaves its packet to the process. */
 		if (!open_slot(slot, word, frame))
 			return OUTCOME_OF_PROCESS;
 		word = new_word(sequence, PHASE_GATHERING);

@@ -4,7 +4,7 @@ use tributary_wire::{Datatype, Operator};
 
 use crate::layout::FLOAT_SUMS_MAX;
 
-/// Who folds the contributions that the program has gathered.
+/// The side that folds the contributions that the program has gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fold {
     /// The program.
@@ -13,7 +13,7 @@ pub enum Fold {
     InProcess,
 }
 
-/// Who folds segments of so many elements, of so many children; none if the program leaves such segments to
+/// The side that folds segments of so many elements, of so many children; none if the program leaves such segments to
 /// the process altogether.
 ///
 /// `is_defined` and `is_folded_here` of `ebpf/arithmetic.h` decide it in the program; a test compares them.

@@ -98,7 +98,7 @@ pub(crate) struct Lane {
     pub(crate) hardware: [u8; 12],
 }
 
-/// Whose contribution a lane has, and its newest attempt.
+/// The child whose contribution a lane has, and its newest attempt.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Mark(u64);

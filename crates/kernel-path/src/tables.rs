@@ -1,9 +1,9 @@
 //! The tables, as the node's process uses them: groups come and go, and sequences change hands.
 //!
-//! One rule says who has a sequence: whoever changed its slot's word first. The program opens a slot for
+//! A sequence belongs to the side that changed its slot's word first. The program opens a slot for
 //! a segment that it takes; the process opens one for every other. The process may take over what the
 //! program gathers, until the last lane is filled. It waits for a run of the program that is writing in
-//! the slot, in a soft interrupt on another core: so whoever has a slot is the only one that writes in it.
+//! the slot, in a soft interrupt on another core: so the side that has a slot is the only one that writes in it.
 
 use std::io;
 use std::net::SocketAddrV4;
@@ -56,7 +56,7 @@ pub struct ChildTerms {
     pub own: SocketAddrV4,
     /// The number after the highest it has sent.
     pub next: Sequence,
-    /// Who at or below it receives multicast.
+    /// The receivers of multicast at or below it.
     pub subscription: Subscription,
 }
 
@@ -146,7 +146,7 @@ pub struct PlaceId(usize);
 /// A contribution that the program has counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Whose it is.
+    /// The child that it is of.
     pub child: ChildIndex,
     /// Its header's part.
     pub part: Part,
@@ -518,7 +518,7 @@ impl Tables {
     }
 
     fn switch(&self, index: usize, is_on: bool) {
-        // Release: what was written before is seen by whoever sees that it is on.
+        // Release: what was written before is seen by a reader that sees that it is on.
         self.memory.is_on(index).store(u32::from(is_on), Ordering::Release);
     }
 
@@ -670,7 +670,7 @@ fn multicast_of(terms: &GroupTerms) -> Option<layout::Multicast> {
     })
 }
 
-/// Who receives multicast, as the program has it.
+/// The receivers of multicast, as the program has them.
 struct Receivers {
     spared: u32,
     has_subscriber: u32,

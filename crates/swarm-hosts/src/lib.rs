@@ -5,7 +5,7 @@
 //! two communicators' streams. What is decided there is the product's: crate [`tributary_waits`], and
 //! [`tributary_transport::Marks`]. Connections, shared memory, the tree's node and time are modelled.
 //!
-//! The promise: whoever waits gets its result, or hears within a second that somebody is gone, and who.
+//! The promise: a rank that waits gets its result, or hears within a second that somebody is gone, and who.
 
 #![forbid(unsafe_code)]
 

@@ -325,7 +325,7 @@ impl System<'_> {
         (0..hosts).try_for_each(|host| self.check_ring(place, host))
     }
 
-    /// Whom to name for a failure: whom anybody has named, else the host whose link has ended.
+    /// The host to name for a failure: one that anybody has named, else the host whose link has ended.
     fn explain(&mut self, place: Place, failure: Failure) -> u32 {
         let host = match failure {
             Failure::Known(at_fault) => return at_fault,

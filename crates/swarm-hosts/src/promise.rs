@@ -1,9 +1,9 @@
-//! What must hold: whoever waits gets its result, or hears in time that somebody is gone, and who.
+//! What must hold: a rank that waits gets its result, or hears in time that somebody is gone, and who.
 
 use super::seats::{Named, Phase, Seat, SeatId};
 use super::{Communicator, System, Violation};
 
-/// How long whoever waits may still do so once it can know that somebody is gone.
+/// How long a rank that waits may still do so once it can know that somebody is gone.
 const PROMISE_NS: u64 = 1_000_000_000;
 
 impl System<'_> {
@@ -19,7 +19,7 @@ impl System<'_> {
         }
     }
 
-    /// Whoever fails must have cause, and name somebody who is gone.
+    /// A rank that fails must have cause, and name somebody who is gone.
     pub(super) fn check_named(&mut self, id: SeatId, whom: Named) {
         let entry = &self.communicators[id.0 as usize];
         let (communicator, rank) = (id.0, entry.seats[id.1].rank);
@@ -29,7 +29,7 @@ impl System<'_> {
         let is_gone = |rank: &u32| entry.gone.iter().any(|(gone, _)| gone == rank);
         let is_true = match whom {
             Named::Rank(rank) => is_gone(&rank),
-            // A host that has failed ends its links. Whoever calls it for the first time in a later operation can't know why.
+            // A host that has failed ends its links. A host that calls it for the first time in a later operation can't know why.
             Named::Host(host) => {
                 let since = entry.seats[id.1].waits_since;
                 let had_failed = |seat: &Seat| seat.has_failed() && seat.ended_at <= since;

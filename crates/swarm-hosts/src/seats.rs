@@ -66,7 +66,7 @@ pub(super) struct Shared {
     departed: Vec<bool>,
 }
 
-/// Who is named when a rank's part fails.
+/// The party that is named when a rank's part fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Named {
     Rank(u32),
@@ -392,7 +392,7 @@ impl System<'_> {
         self.seats_of(place).find(|seat| seat.local == 0).map_or(0, |seat| seat.over)
     }
 
-    /// Looks whether whoever is waited for can still come.
+    /// Looks whether the ranks that are waited for can still come.
     fn look(&mut self, id: SeatId, step: Step) -> Result<(), (Option<Failure>, Named)> {
         let (place, own) = (self.place(id), self.seat(id).came);
         let leads = self.seat(id).local == 0;
@@ -493,7 +493,7 @@ impl System<'_> {
         self.shared(place).has_failed = true;
         let mut named = named;
         if leads {
-            // Whoever else of the host has reported it, the host is at fault.
+            // Even if another rank of the host has reported it, the host is at fault.
             let at_fault = self.fail_links(place, failure.unwrap_or(Failure::Known(place.1)));
             if named == Named::Nobody && failure.is_some() {
                 named = Named::Host(at_fault);

@@ -58,7 +58,7 @@ impl System<'_> {
         while let Some(frame) = self.next_frame(end) {
             let group = &mut self.tree.groups[number as usize];
             match frame {
-                // A group that is lost has no lock, whoever still asks for it.
+                // A group that is lost has no lock, even for a host that still asks for it.
                 Frame::Ask if group.lost.is_some() => {}
                 Frame::Ask => {
                     group.has_asked[host as usize] = true;

@@ -23,7 +23,7 @@ pub enum Violation {
         communicator: u32,
         /// The rank.
         rank: u32,
-        /// Whom it names.
+        /// The party that it names.
         named: String,
     },
     /// A rank names another for its failure than one who is gone.
@@ -33,7 +33,7 @@ pub enum Violation {
         communicator: u32,
         /// The rank.
         rank: u32,
-        /// Whom it names.
+        /// The party that it names.
         named: String,
     },
     /// A rank waits for too long for one that is gone.

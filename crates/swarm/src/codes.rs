@@ -1,5 +1,5 @@
 //! Authenticated frames: a code over header and payload behind every frame, as a stand-in for that
-//! of `transport`. Whoever has no key makes no code.
+//! of `transport`. A sender without the key makes no code.
 
 use tributary_protocol_testing::values::mix;
 

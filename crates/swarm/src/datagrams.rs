@@ -85,7 +85,7 @@ impl World<'_> {
         self.put_datagram(link, to, bytes, is_corrupted);
     }
 
-    /// A datagram is sent, whoever sent it.
+    /// A datagram is sent, honest or forged.
     pub(super) fn put_datagram(&mut self, link: u32, to: End, bytes: Vec<u8>, is_forged: bool) {
         let plan =
             self.scenario.network.datagrams.expect("only a scenario with datagrams comes here");

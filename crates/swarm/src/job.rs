@@ -32,7 +32,7 @@ pub(super) struct Want {
     pub(super) attempt: u32,
     pub(super) answer: Option<Result<u32, GroupError>>,
     pub(super) last_refusal: Option<String>,
-    /// Who goes on without a tree while it is requested again.
+    /// The communicator that goes on without a tree while it is requested again.
     pub(super) communicator: Option<u32>,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Run {
     pub(super) members: Vec<u32>,
     /// The expected result of each operation, once it was computed.
     pub(super) expected: Vec<Option<Vec<u8>>>,
-    /// Whose trees it is one of, if they outlive it.
+    /// The communicator whose trees it is one of, if that outlives it.
     pub(super) communicator: Option<u32>,
     /// The first operation on which members disagree.
     pub(super) disputed: Option<usize>,

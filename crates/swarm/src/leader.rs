@@ -145,7 +145,7 @@ impl Ongoing {
     }
 }
 
-/// Who alone gets an operation's result, if that is so.
+/// The only member that gets an operation's result, if there is one.
 pub(super) fn reduction_to(plan: &OperationPlan) -> Option<u32> {
     let is_reduction = !matches!(plan.operator, Operator::Barrier | Operator::Broadcast);
     plan.target.member().filter(|_| is_reduction).map(|member| member.0)
@@ -187,7 +187,7 @@ pub(super) struct Parts {
 pub(super) enum Message {
     /// A message of the collective with this number.
     Part { collective: u32, bytes: Vec<u8> },
-    /// Whoever sends this has failed.
+    /// The sender has failed.
     Failed(Abort),
     /// The link ends.
     Closed,

@@ -224,7 +224,7 @@ impl World<'_> {
         leaders.filter(|leader| leader.end.is_none() && !leader.is_in_tree())
     }
 
-    /// A communicator can't be set up: whoever has joined leaves.
+    /// A communicator can't be set up: leaders that have joined leave.
     fn give_up_set_up(&mut self, communicator: u32) {
         for id in self.leaders_of(communicator) {
             if self.leader(id).end.is_some() {

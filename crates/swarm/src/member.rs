@@ -39,7 +39,7 @@ pub(super) struct Member {
     pub(super) is_dead: bool,
     /// It cut itself off from its tree, to go on without.
     pub(super) is_cut_off: bool,
-    /// Who goes on without the tree when it is lost; none where its loss ends the group.
+    /// The leader that goes on without the tree when it is lost; none where its loss ends the group.
     pub(super) leader: Option<LeaderId>,
     pub(super) operations: usize,
     /// An operation that it mistakes for another one.

@@ -107,7 +107,7 @@ impl World<'_> {
         }
     }
 
-    /// Who receives at a group's address now. Groups with the same number have the same address.
+    /// The receivers at a group's address now. Groups with the same number have the same address.
     fn listeners(&self, group: GroupId) -> Vec<Listener> {
         let listens = |index: &u32| {
             let member = &self.members[*index as usize];

@@ -118,7 +118,7 @@ pub(super) fn registration(
     node: u32,
     frame_versions: Versions,
 ) -> NodeRegistration {
-    // The address contains the node's number, so that whoever connects finds the node.
+    // The address contains the node's number, so that a process that connects finds the node.
     let address = NodeAddress { tcp: node.to_string(), machine: plan.name.clone(), shm: None };
     NodeRegistration {
         name: plan.name.clone(),

@@ -159,7 +159,7 @@ pub enum Violation {
     /// A frame was sent to a stranger, or to a child that has left.
     #[error("{whom} was sent {what}")]
     Leak {
-        /// Who got it.
+        /// The party that got it.
         whom: String,
         /// What it was.
         what: String,
@@ -181,7 +181,7 @@ pub enum Violation {
     /// Everything has ended, and something is still in use.
     #[error("after everything ended, {whom} holds {what}")]
     Leftover {
-        /// Who has it.
+        /// The party that has it.
         whom: String,
         /// What it is.
         what: String,

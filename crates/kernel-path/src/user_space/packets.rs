@@ -60,9 +60,9 @@ pub fn packet(
 pub struct Parsed<'a> {
     /// The target's Ethernet address, then the sender's.
     pub hardware: [u8; 12],
-    /// Who sent it.
+    /// The sender's address.
     pub from: SocketAddrV4,
-    /// Whom it is for.
+    /// The receiver's address.
     pub to: SocketAddrV4,
     /// How its checksum may have been meant: one way, but for one packet in 65,536.
     pub checksums: Vec<Checksum>,

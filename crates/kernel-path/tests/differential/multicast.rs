@@ -59,7 +59,7 @@ fn barrier(program: &UserSpace, number: u32, interfaces: [u32; CHILDREN]) -> Vec
     last
 }
 
-/// Whom packets are for, and through which interface they go.
+/// The receivers of packets, and through which interface they go.
 fn receivers(sent: &[SentPacket]) -> Vec<(u16, u32)> {
     let child = |sent: &SentPacket| {
         let parsed = parsed(&sent.bytes);

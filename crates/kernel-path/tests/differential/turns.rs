@@ -11,19 +11,19 @@ use tributary_kernel_path::user_space::{Step, follow};
 /// What one of the threads does.
 pub(crate) type Part<'a, T> = Box<dyn FnOnce() -> T + Send + 'a>;
 
-/// Who went on at a step.
+/// The thread that went on at a step.
 struct Choice {
     chosen: usize,
-    /// Who could have.
+    /// The threads that could have.
     able: Vec<usize>,
-    /// Who had the turn; none if it could not have kept it.
+    /// The thread that had the turn; none if it could not have kept it.
     keeper: Option<usize>,
 }
 
 struct State {
     turn: usize,
     finished: Vec<bool>,
-    /// What is chosen at the first steps. After them whoever has the turn keeps it.
+    /// What is chosen at the first steps. After them the thread that has the turn keeps it.
     plan: Vec<usize>,
     choices: Vec<Choice>,
 }

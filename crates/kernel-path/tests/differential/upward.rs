@@ -167,7 +167,7 @@ impl Scenario {
                 assert_eq!(folded.payload, result(folded.part.sequence.distance_from(sequence(0))));
             }
         }
-        // Who goes on has the result by multicast, and needs no copy.
+        // A child that goes on has the result by multicast, and needs no copy.
         let goes_on = |does: &Does| matches!(does, Does::Packet { number: 1.., .. });
         let is_overtaken = self.does.iter().any(goes_on);
         let mut is_answered = false;
@@ -184,7 +184,7 @@ impl Scenario {
             assert!(!is_answered, "a result goes down once");
             is_answered = true;
         }
-        // Who has the segment gets its result: the program or the process, or nobody needs it any more.
+        // The side that has the segment gets its result: the program or the process, or nobody needs it any more.
         let has_somebody = takers + u32::from(is_answered);
         assert!(has_somebody == 1 || is_overtaken && has_somebody == 0, "{takers} takers");
         is_answered

@@ -136,7 +136,7 @@ impl World<'_> {
             && self.members.iter().any(|member| member.awaits_result() && is_served(member))
     }
 
-    /// A machine's clock jumps. Whoever is waited for then may be given up too early.
+    /// A machine's clock jumps. A party that is waited for then may be given up too early.
     pub(super) fn jump(&mut self, pick: u32, by_ns: i64) -> bool {
         let machine = pick % (self.manager_machine() + 1);
         self.trace

@@ -68,7 +68,7 @@ impl World<'_> {
         let is_end = matches!(message, Message::Closed);
         direct.inboxes[to as usize][from.number as usize].push_back(message);
         let to = LeaderId { number: to, ..from };
-        // Who stands in a tree does not look whether links end that nobody uses.
+        // A leader that stands in a tree does not look whether links end that nobody uses.
         if !(is_end && self.leader(to).is_in_tree()) {
             self.on_called(to);
         }
@@ -139,7 +139,7 @@ impl World<'_> {
         number: u32,
     ) -> Result<Option<Vec<u8>>, Abort> {
         let inbox = &mut self.communicator(id).direct.inboxes[id.number as usize];
-        // Whoever says why it ends is heard before a link that only ends.
+        // A leader that says why it ends is heard before a link that only ends.
         let told = inbox.iter().flatten().find_map(|message| match message {
             Message::Failed(abort) => Some(*abort),
             _ => None,

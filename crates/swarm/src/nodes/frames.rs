@@ -98,7 +98,7 @@ impl World<'_> {
             Ok(()) => {
                 let entry = self.link(link);
                 entry.has_joined = true;
-                // What comes after the group has failed is dropped, whoever sent it.
+                // What comes after the group has failed is dropped, from every sender.
                 entry.has_left |= header.message == Message::Leave && !is_late;
                 entry.windows.on_taken(&header.message);
                 self.node(node).locks.on_taken(link, &header);
