@@ -18,6 +18,14 @@ Examples:
 SIGTERM or SIGINT stops it cleanly; SIGHUP is ignored. https://ADDR/metrics serves Prometheus \
 metrics; /healthz and /readyz answer without a token.";
 
+const TOKEN_EXAMPLES: &str = "\
+Examples:
+  tributary token create token
+  tributary token certificate token > manager.pem
+
+Every manager and aggregation node of a fabric has the same operator's token, in a file that only its \
+user may read.";
+
 const NODE_EXAMPLES: &str = "\
 Examples:
   tributary node --manager 10.0.0.1:7470 --token-file token \\
@@ -27,7 +35,7 @@ Examples:
 
 SIGTERM or SIGINT stops it cleanly; SIGHUP is ignored.";
 
-/// Serve as the aggregation manager: register nodes, admit jobs, grant groups
+/// Serve as the aggregation manager: register aggregation nodes, admit jobs, grant groups
 #[derive(Debug, Args)]
 #[command(after_help = MANAGER_EXAMPLES)]
 pub(crate) struct ManagerFlags {
@@ -58,8 +66,8 @@ pub(crate) struct ManagerFlags {
     #[arg(long, value_name = "IP/COUNT:PORT", value_parser = multicast_range)]
     pub(crate) multicast: Option<MulticastRange>,
 
-    /// Authenticate every frame between hosts with a code that only the group's members and nodes
-    /// can make
+    /// Authenticate every frame between hosts with a code that only the group's members and aggregation nodes can
+    /// make; without this option frames carry no code
     #[arg(long)]
     pub(crate) authenticate_frames: bool,
 
@@ -103,23 +111,23 @@ pub(crate) struct NodeFlags {
     #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
     pub(crate) listen: SocketAddr,
 
-    /// Name of this node in the fabric; unique among living nodes
+    /// Name of this aggregation node in the fabric; no other that is running may have it
     #[arg(long, value_name = "NAME")]
     pub(crate) name: String,
 
-    /// Most children that the node serves in one group
+    /// Most children that this aggregation node serves in one group: hosts, or aggregation nodes below it
     #[arg(long, value_name = "CHILDREN", default_value = "64", value_parser = whole_number(1..=1024))]
     pub(crate) radix: u64,
 
-    /// Most outstanding operations that the node holds, over all groups
+    /// Most outstanding operations that this aggregation node holds, over all groups
     #[arg(long, value_name = "COUNT", default_value = "1024", value_parser = whole_number(1..=1_048_576))]
     pub(crate) osos: u64,
 
-    /// Longest segment that the node takes, in bytes
+    /// Longest segment that this aggregation node takes, in bytes; longer vectors are cut
     #[arg(long, value_name = "BYTES", default_value = "65536", value_parser = whole_number(256..=1_048_576))]
     pub(crate) payload_max: u64,
 
-    /// Address under which others reach --listen, if it is another
+    /// Address under which hosts and other aggregation nodes reach --listen, if it is not the same
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     pub(crate) advertise: Option<String>,
 
@@ -127,7 +135,7 @@ pub(crate) struct NodeFlags {
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub(crate) shm: Option<PathBuf>,
 
-    /// Address on which to serve Prometheus metrics at /metrics
+    /// Address on which to serve Prometheus metrics at /metrics; without it, there are none
     #[arg(long, value_name = "IP:PORT", value_parser = socket_address)]
     pub(crate) metrics: Option<SocketAddr>,
 
@@ -145,7 +153,7 @@ pub(crate) struct NodeFlags {
     #[arg(long, value_name = "MODE", value_enum, default_value = "auto")]
     pub(crate) kernel: KernelFlag,
 
-    /// Network interface at which requests for this node arrive; may be given several times
+    /// Network interface at which requests for this aggregation node arrive; may be given several times
     #[arg(long, value_name = "NAME")]
     pub(crate) interface: Vec<String>,
 }
@@ -164,6 +172,7 @@ pub(crate) enum KernelFlag {
 
 /// Make a token, for the operator, a tenant or readers, or print its certificate
 #[derive(Debug, Args)]
+#[command(after_help = TOKEN_EXAMPLES)]
 pub(crate) struct TokenFlags {
     #[command(subcommand)]
     pub(crate) action: TokenAction,
@@ -172,6 +181,9 @@ pub(crate) struct TokenFlags {
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenAction {
     /// Write a new random token to FILE with mode 0600; an existing file is an error
+    #[command(after_help = "\
+Examples:
+  tributary token create token")]
     Create {
         /// The file to make
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -179,9 +191,13 @@ pub(crate) enum TokenAction {
     },
     /// Print the certificate (PEM) that daemons with the token in FILE present
     #[command(after_help = "\
-The certificate is not secret. Tributary's programs do not need it; other tools do:
+Examples:
+  tributary token certificate token > manager.pem
   curl --cacert manager.pem --connect-to manager.tributary:7470:10.0.0.1:7470 \\
-      -H \"Authorization: Bearer $(cat token)\" https://manager.tributary:7470/metrics")]
+      -H \"Authorization: Bearer $(cat token)\" \\
+      https://manager.tributary:7470/metrics
+
+The certificate is not secret. Tributary's programs do not need it; other tools do.")]
     Certificate {
         /// The token's file
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]

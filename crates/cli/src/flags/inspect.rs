@@ -57,7 +57,7 @@ pub(crate) struct OpenFlags {
     pub(crate) at: ManagerAddressFlags,
 }
 
-/// Show the manager's nodes, jobs and groups
+/// Show the manager's aggregation nodes, jobs and groups
 #[derive(Debug, Args)]
 #[command(after_help = STATUS_EXAMPLES)]
 pub(crate) struct StatusFlags {
@@ -82,13 +82,13 @@ pub(crate) struct FabricFlags {
 
 /// Move groups away from an aggregation node that is about to be stopped
 ///
-/// The node's groups end, and it gets no new ones. Running jobs go over direct links between their hosts until
-/// they have another tree, and see a pause. A node that registers anew, such as its next version under the same
-/// name, gets groups again.
+/// The aggregation node's groups end, and it gets no new ones. Running jobs go over direct links between their hosts
+/// until they have another tree, and see a pause. An aggregation node that registers anew, such as its next version
+/// under the same name, gets groups again.
 #[derive(Debug, Args)]
 #[command(after_help = DRAIN_EXAMPLES)]
 pub(crate) struct DrainFlags {
-    /// The node's name
+    /// The aggregation node's name, as `tributary status` shows it
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
 
@@ -133,6 +133,16 @@ pub(crate) struct ConfigFlags {
     pub(crate) json: bool,
 }
 
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  source <(tributary completions bash)
+  tributary completions zsh > ~/.zfunc/_tributary";
+
+const MANUAL_EXAMPLES: &str = "\
+Examples:
+  mkdir -p man/man1 && tributary manual man/man1
+  man -M man tributary-run";
+
 const LISTEN_EXAMPLES: &str = "\
 Examples:
   TRIBUTARY_EXTERNAL_RECEIVER=/tmp/grant \\
@@ -162,6 +172,7 @@ pub(crate) struct ListenFlags {
 
 /// Write a shell's completion script to standard output
 #[derive(Debug, Args)]
+#[command(after_help = COMPLETIONS_EXAMPLES)]
 pub(crate) struct CompletionsFlags {
     /// The shell to write it for
     #[arg(value_enum, value_name = "SHELL")]
@@ -170,6 +181,7 @@ pub(crate) struct CompletionsFlags {
 
 /// Write the manual pages, one a command, into a folder
 #[derive(Debug, Args)]
+#[command(after_help = MANUAL_EXAMPLES)]
 pub(crate) struct ManualFlags {
     /// The folder, which has to exist
     #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]

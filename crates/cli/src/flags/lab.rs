@@ -54,6 +54,10 @@ pub(crate) struct LabFlags {
 pub(crate) enum LabAction {
     Up(LabUpFlags),
     /// End a lab and remove everything of it, also after a crash
+    #[command(after_help = "\
+Examples:
+  tributary lab down
+  tributary lab down --name flat")]
     Down(LabNameFlags),
     Exec(LabExecFlags),
     Run(LabRunFlags),
@@ -154,11 +158,15 @@ pub(crate) enum LabNodesFlag {
 /// The command has the member's network, name, processes and shared memory, and this machine's
 /// files. The exit code is the command's own.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tributary lab exec h3 -- ip address
+  tributary lab exec manager -- tributary status")]
 pub(crate) struct LabExecFlags {
     #[command(flatten)]
     pub(crate) lab: LabNameFlags,
 
-    /// A host, switch, aggregation node, or the manager
+    /// The member: a host, a switch, an aggregation node, or the manager
     #[arg(value_name = "HOST")]
     pub(crate) host: String,
 
@@ -193,6 +201,10 @@ pub(crate) struct LabRunFlags {
 
 /// List labs, or show the members of one
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tributary lab status
+  tributary lab status --name lab --json")]
 pub(crate) struct LabStatusFlags {
     /// The lab to show; without it, all labs are listed
     #[arg(long, value_name = "NAME")]
@@ -209,11 +221,15 @@ pub(crate) struct LabStatusFlags {
 /// early or out of order, or if a receiver's loss is not the one asked for. Frames that come late are shown: busy
 /// processors delay them.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tributary lab up --hosts 4 --delay 1ms
+  tributary lab check --frames 1000")]
 pub(crate) struct LabCheckFlags {
     #[command(flatten)]
     pub(crate) lab: LabNameFlags,
 
-    /// Frames to each receiver
+    /// Frames that each receiver is sent
     #[arg(long, value_name = "N", default_value = "10000", value_parser = whole_number(1..=1_000_000))]
     pub(crate) frames: u64,
 

@@ -227,7 +227,7 @@ pub(crate) struct ProgramFlags {
     pub(crate) print_mix: Option<String>,
 }
 
-/// Say whether a tree would help a traced program, and where nodes go
+/// Say whether a tree would help a traced program, and where aggregation nodes go
 #[derive(Debug, Args)]
 #[command(after_help = ADVISE_EXAMPLES)]
 pub(crate) struct AdviseFlags {
@@ -261,6 +261,10 @@ pub(crate) struct CalibrateFlags {
 
 /// Change each fitted constant by a fifth, and show which published figure moves
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tributary sim sensitivity
+  tributary sim sensitivity --operations 20 --csv")]
 pub(crate) struct SensitivityFlags {
     #[command(flatten)]
     pub(crate) effort: CalibrationEffort,
