@@ -96,20 +96,22 @@ pub(crate) fn node(flags: NodeFlags) -> anyhow::Result<ExitCode> {
     let _watch = stop_on_signal(&shutdown)?;
     let name = options.name.clone();
     let node = Node::bind(options)?;
-    announce(&format!("node {name} listens on {}", node.address().tcp))?;
+    announce(&format!("aggregation node {name} listens on {}", node.address().tcp))?;
     if let Some(address) = node.metrics_address() {
-        announce(&format!("node {name} serves metrics on {address}"))?;
+        announce(&format!("aggregation node {name} serves metrics on {address}"))?;
     }
     match node.kernel_state() {
         KernelState::Off => {}
         KernelState::At(interfaces) => {
             let interfaces = interfaces.join(", ");
             announce(&format!(
-                "node {name} takes short segments inside the kernel at {interfaces}"
+                "aggregation node {name} takes short segments inside the kernel at {interfaces}"
             ))?;
         }
         KernelState::Unavailable(reason) => {
-            announce(&format!("node {name} takes nothing inside the kernel: {reason}"))?;
+            announce(&format!(
+                "aggregation node {name} takes nothing inside the kernel: {reason}"
+            ))?;
         }
     }
     node.run(&shutdown)?;

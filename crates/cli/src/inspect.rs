@@ -196,7 +196,7 @@ fn add_kernel_paths(text: &mut String, status: &Status) {
             Some(KernelState::At(interfaces)) => format!("at {}", interfaces.join(", ")),
             Some(KernelState::Unavailable(reason)) => format!("off: {reason}"),
             Some(KernelState::Off) => "off: not asked for (--kernel, --interface)".to_owned(),
-            None => "off: the node's version has none".to_owned(),
+            None => "off: the aggregation node's version has none".to_owned(),
         };
         let [groups, taken, results, gathered, repeats, refused, damaged, passed] =
             format_counts(counts);

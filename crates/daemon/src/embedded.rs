@@ -102,7 +102,7 @@ pub enum StartError {
     #[error("manager: {0}")]
     Manager(#[from] ManagerError),
     /// A node did not start.
-    #[error("node {name}: {source}")]
+    #[error("aggregation node {name}: {source}")]
     Node {
         /// Which.
         name: String,
@@ -118,7 +118,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// Not every node registered in time.
-    #[error("{registered} of {expected} nodes registered within {READY_WITHIN:?}")]
+    #[error("{registered} of {expected} aggregation nodes registered within {READY_WITHIN:?}")]
     NotReady {
         /// How many did.
         registered: usize,
@@ -249,7 +249,7 @@ impl Fabric {
             let (shutdown, name) = (shutdown.clone(), name.to_owned());
             move || {
                 if let Err(error) = node.run(&shutdown) {
-                    tracing::error!("node {name}: {error}");
+                    tracing::error!("aggregation node {name}: {error}");
                 }
             }
         })?;

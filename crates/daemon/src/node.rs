@@ -364,7 +364,7 @@ fn calls(
     // Relaxed: nothing else is read because of it.
     let health = http::health::router(move || match is_registered.load(Ordering::Relaxed) {
         true => Ok(()),
-        false => Err("no manager has this node registered"),
+        false => Err("no manager has this aggregation node registered"),
     });
     http::Guarded::new(axum::Router::new().route("/metrics", render), access).openly(health)
 }

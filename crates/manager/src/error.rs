@@ -27,7 +27,7 @@ pub enum RegisterError {
         name: String,
     },
     /// A text is empty or too long.
-    #[error("the node's {field} has {got_bytes} bytes, allowed are 1 to {max_bytes}")]
+    #[error("the aggregation node's {field} has {got_bytes} bytes, allowed are 1 to {max_bytes}")]
     Text {
         /// Which text.
         field: &'static str,
@@ -37,7 +37,7 @@ pub enum RegisterError {
         max_bytes: usize,
     },
     /// A capacity with which the node could not serve any group.
-    #[error("the node offers {field} {got}, it needs {min} at least")]
+    #[error("the aggregation node offers {field} {got}, it needs {min} at least")]
     Capacity {
         /// Which capacity.
         field: &'static str,
@@ -47,13 +47,13 @@ pub enum RegisterError {
         min: u32,
     },
     /// No version of frames lies between those it names.
-    #[error("the node names versions of frames from {} to {}", versions.oldest, versions.newest)]
+    #[error("the aggregation node names versions of frames from {} to {}", versions.oldest, versions.newest)]
     NoVersion {
         /// What it names.
         versions: Versions,
     },
     /// More network interfaces than a machine has.
-    #[error("the node names {got} interfaces of its kernel path, allowed are {max}")]
+    #[error("the aggregation node names {got} interfaces of its kernel path, allowed are {max}")]
     TooManyInterfaces {
         /// How many it names.
         got: usize,
@@ -305,13 +305,13 @@ impl fmt::Display for TenantResource {
 #[non_exhaustive]
 pub enum EventError {
     /// No living node has that number.
-    #[error("node {node} is not registered")]
+    #[error("aggregation node {node} is not registered")]
     UnknownNode {
         /// The number.
         node: NodeId,
     },
     /// The node is not part of the group.
-    #[error("node {node} names group {group}, of which it is not a part")]
+    #[error("aggregation node {node} names group {group}, of which it is not a part")]
     NotAMember {
         /// The node.
         node: NodeId,
@@ -319,7 +319,7 @@ pub enum EventError {
         group: GroupId,
     },
     /// The event does not follow from the node's orders and earlier events.
-    #[error("node {node} says unexpectedly that group {group} is {event}")]
+    #[error("aggregation node {node} says unexpectedly that group {group} is {event}")]
     Unexpected {
         /// The node.
         node: NodeId,

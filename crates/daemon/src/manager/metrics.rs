@@ -12,7 +12,7 @@ const COUNTERS: Table<ManagerStats> = &[
     ("tributary_manager_groups_refused_total", "groups refused", |stats| stats.groups_refused),
     ("tributary_manager_groups_adopted_total", "groups taken over from another manager", |stats| stats.groups_adopted),
     ("tributary_manager_groups_ended_total", "groups that ended in good order", |stats| stats.groups_ended),
-    ("tributary_manager_groups_cut_total", "groups cut short by a failure, a node's death or their job's end", |stats| stats.groups_cut),
+    ("tributary_manager_groups_cut_total", "groups cut short by a failure, an aggregation node's death or their job's end", |stats| stats.groups_cut),
     ("tributary_manager_stale_events_total", "events about groups that were over", |stats| stats.events_stale),
 ];
 
@@ -47,7 +47,11 @@ impl Metrics {
                 self.registry.gauge(name, help, Some(label)).set(f64::from(osos));
             };
             let (osos, used) = (node.registration.osos, node.osos_used);
-            set("tributary_manager_node_osos", "outstanding operations that a node offers", osos);
+            set(
+                "tributary_manager_node_osos",
+                "outstanding operations that an aggregation node offers",
+                osos,
+            );
             set(
                 "tributary_manager_node_osos_used",
                 "outstanding operations that groups hold",
@@ -63,7 +67,7 @@ impl Metrics {
             set("tributary_manager_tenant_groups", "groups that a tenant holds", tenant.groups);
             set(
                 "tributary_manager_tenant_osos",
-                "outstanding operations of a tenant on the node where it holds most",
+                "outstanding operations of a tenant on the aggregation node where it holds most",
                 tenant.osos,
             );
         }

@@ -102,7 +102,7 @@ impl Control {
         // Relaxed: as above.
         self.is_registered.store(true, Ordering::Relaxed);
         tracing::info!(
-            "registered at {} as node {node} `{}`",
+            "registered at {} as aggregation node {node} `{}`",
             self.manager,
             self.registration.name
         );

@@ -192,7 +192,7 @@ pub enum InstallError {
         max_bytes: u32,
     },
     /// Frames of a version that the node does not speak.
-    #[error("needs frames of version {needed}, the node speaks {spoken}")]
+    #[error("needs frames of version {needed}, the aggregation node speaks {spoken}")]
     OtherVersion {
         /// Asked for.
         needed: Version,
@@ -229,7 +229,7 @@ pub enum InstallError {
         max: u16,
     },
     /// Streams in a tree that the node has no stream slots for.
-    #[error("streams in tree {tree}, this node has stream slots for {trees} trees")]
+    #[error("streams in tree {tree}, this aggregation node has stream slots for {trees} trees")]
     TreeIdTooLarge {
         /// Asked for.
         tree: TreeId,

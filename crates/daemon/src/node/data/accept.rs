@@ -94,10 +94,9 @@ impl DataLoop {
         stage: Stage,
     ) -> io::Result<PortId> {
         let descriptor = link.as_fd().as_raw_fd();
-        let port = self
-            .links
-            .add(now, link, stage)
-            .ok_or_else(|| io::Error::other("every link this node may have is in use"))?;
+        let port = self.links.add(now, link, stage).ok_or_else(|| {
+            io::Error::other("every link that this aggregation node may have is in use")
+        })?;
         let token = Token(FIRST_PORT + port.0 as usize);
         // mio is edge-triggered, so room that stays is not reported again and again.
         let interest = Interest::READABLE | Interest::WRITABLE;
