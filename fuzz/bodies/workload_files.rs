@@ -283,11 +283,11 @@ fn trace_of_lines(choices: &mut Choices<'_>) -> String {
             text += &format!("communicator 1 0 {rank}\n");
         }
         for call in 0..calls {
-            let way = choices.of(&["passed", "passed", "direct", "node", "tree"]);
+            let path = choices.of(&["passed", "passed", "direct", "host", "tree"]);
             let own = if choices.below(8) > 0 { kind } else { choices.of(WORDS) };
             let gap = choices.of(&["0", "500", "70000", "99999999999"]);
             let bytes = choices.of(&["8", "8", "0", "600", "18446744073709551615"]);
-            text += &format!("0 {own} {} {bytes} {way} {gap} 900\n", call % 2);
+            text += &format!("0 {own} {} {bytes} {path} {gap} 900\n", call % 2);
         }
     }
     text

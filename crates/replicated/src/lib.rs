@@ -56,7 +56,7 @@ pub enum Message {
     AskFor {
         /// To which operation.
         operation: u64,
-        /// Whose.
+        /// The member that contributed.
         of: u8,
     },
     /// The sender has not begun that operation, or has not folded it. It pushes what was asked for when it has.
@@ -117,7 +117,7 @@ pub enum Place {
     Contribution {
         /// Which place, below [`Member::places`].
         place: usize,
-        /// Whose.
+        /// The member whose contribution lies there.
         member: u8,
     },
     /// The level's sum.

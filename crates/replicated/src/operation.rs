@@ -26,9 +26,9 @@ pub(crate) struct Operation {
     pub(crate) is_begun: bool,
     pub(crate) outcome: Outcome,
     calls: Vec<Option<Call>>,
-    /// Whose contributions are here.
+    /// The members whose contributions are here.
     pub(crate) present: Members,
-    /// Of whom nothing is taken any more: others were told that it is lacking.
+    /// Members from which nothing is taken any more: others were told that their contributions are lacking.
     pub(crate) cut: Members,
     /// The members that were asked for a contribution.
     pub(crate) asked: Members,
