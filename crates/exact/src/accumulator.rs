@@ -92,13 +92,7 @@ impl<F: Format> Accumulator<F> {
 
     /// Adds another sum. On an error nothing has changed.
     pub fn merge(&mut self, other: &Self) -> Result<(), Overflow> {
-        let (mut sum, mut other) = (*self, *other);
-        sum.propagate();
-        other.propagate();
-        for (chunk, added) in sum.chunks.as_mut().iter_mut().zip(other.chunks.as_ref()) {
-            *chunk += added;
-        }
-        self.replace_if_in_range(sum, other.class)
+        self.merge_chunks(other.class, other.propagated_chunks().as_ref())
     }
 
     /// Adds a sum in compact form. On an error nothing has changed.
@@ -167,6 +161,25 @@ impl<F: Format> Accumulator<F> {
         chunks[0] += signed(low);
         chunks[1] += signed(above & u64::from(u32::MAX));
         chunks[2] += signed(above >> CHUNK_BITS);
+    }
+
+    /// Chunks of 32 bits each, but for the topmost, which has the sign.
+    pub(crate) fn propagated_chunks(&self) -> F::Chunks {
+        let mut sum = *self;
+        sum.propagate();
+        sum.chunks
+    }
+
+    /// Adds a sum whose chunks have a magnitude of 2^62 at most. On an error nothing has changed.
+    pub(crate) fn merge_chunks(&mut self, class: Class, chunks: &[i64]) -> Result<(), Overflow> {
+        let mut sum = *self;
+        sum.propagate();
+        if class.is_finite() {
+            for (chunk, added) in sum.chunks.as_mut().iter_mut().zip(chunks) {
+                *chunk += added;
+            }
+        }
+        self.replace_if_in_range(sum, class)
     }
 
     /// Takes the carries out of every chunk but the topmost, which keeps the sign.

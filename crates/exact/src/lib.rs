@@ -34,6 +34,7 @@ mod arrays;
 mod class;
 mod encoding;
 mod format;
+mod integers;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 mod rounding;
@@ -45,4 +46,5 @@ pub use arrays::{ArrayElement, Isa, LengthsDiffer, exact_dot, exact_sum};
 pub use class::Class;
 pub use encoding::{DecodeError, HEADER_BYTES, VERSION, encoded_bytes_max};
 pub use format::{Element, Format, Products};
+pub use integers::integers_per_sum;
 pub use window::{Overflow, Window};
