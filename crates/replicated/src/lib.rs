@@ -56,7 +56,7 @@ pub enum Message {
     AskFor {
         /// To which operation.
         operation: u64,
-        /// The member that contributed.
+        /// The member whose contribution it is.
         of: u8,
     },
     /// The sender has not begun that operation, or has not folded it. It pushes what was asked for when it has.
@@ -117,7 +117,7 @@ pub enum Place {
     Contribution {
         /// Which place, below [`Member::places`].
         place: usize,
-        /// The member whose contribution lies there.
+        /// The member whose contribution it is.
         member: u8,
     },
     /// The level's sum.

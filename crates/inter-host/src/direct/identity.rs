@@ -1,4 +1,4 @@
-//! Who belongs to a communicator's direct links.
+//! The members of a communicator's direct links, and how they prove it.
 
 use tributary_transport::AuthenticationKey;
 use tributary_wire::{Capability, FrameKey, GroupId};

@@ -119,7 +119,7 @@ impl DirectLinks {
     /// did so for operations, which are over.
     ///
     /// A link that ends meanwhile is no failure, and made anew when it is needed: living hosts lose one to an outage,
-    /// and whoever dies is missed by the tree.
+    /// and the tree misses a host that dies.
     pub fn stand_by(&mut self) {
         self.stands_by = true;
         self.peers.stand_by();

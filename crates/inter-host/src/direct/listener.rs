@@ -58,8 +58,8 @@ impl Listener {
         }
     }
 
-    /// The next caller that proved to be a member to host `me`. Whoever says anything
-    /// else than the right secret, or nothing for too long, is turned away; so is a caller without the
+    /// The next caller that proved to be a member to host `me`. A caller that says anything
+    /// else than the right secret, or nothing for too long, is turned away; so is one without the
     /// right code, where frames are authenticated.
     pub(super) fn admit(&mut self, identity: &Identity, me: u32) -> Option<Caller> {
         let now = Instant::now();
@@ -70,7 +70,7 @@ impl Listener {
                 }
                 Ok(None) => break,
                 Err(_) => {
-                    // The caller stays in the queue, so whoever waits for descriptors is woken at once, again and
+                    // The caller stays in the queue, so a thread that waits for descriptors is woken at once, again and
                     // again, until the system has what it lacks now.
                     thread::sleep(ACCEPT_PAUSE);
                     break;

@@ -23,8 +23,8 @@
 //!
 //! # Alarm
 //!
-//! Links may be there for the case that a tree is lost ([`failover`](crate::failover)). Whoever finds that
-//! out rings at host 0, if it is not host 0 itself: a `Join` from a higher number, whose epoch tells which
+//! Links may be there for the case that a tree is lost ([`failover`](crate::failover)). The host that finds
+//! this out rings at host 0, if it is not host 0 itself: a `Join` from a higher number, whose epoch tells which
 //! loss it means. Host 0 then speaks to all others, over links that it has or makes.
 //!
 //! While the tree stands, the links stand by. One that ends then is forgotten, for an outage ends links between living

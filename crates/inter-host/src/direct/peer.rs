@@ -110,7 +110,7 @@ impl Peer {
         self.stands_by = self.link.is_some();
         self.asked = None;
         self.end_ring();
-        // Unless it is for the next loss already, whoever has rung is content.
+        // Unless it is for the next loss already, the host that has rung is content.
         drop(self.rung.take_if(|rung| !matches!(rung.link.receive(), Ok(None))));
     }
 

@@ -501,8 +501,8 @@ impl Peers {
         Ok(checked.is_err() || was_called || was_sent || self.alarmed == epoch)
     }
 
-    /// The links are not needed until a tree is lost. Whoever has called so far was needed for operations, which are
-    /// over.
+    /// The links are not needed until a tree is lost. The hosts that have called so far were needed for operations,
+    /// which are over.
     pub(super) fn stand_by(&mut self) {
         self.was_called = false;
         self.peers.iter_mut().for_each(Peer::stand_by);

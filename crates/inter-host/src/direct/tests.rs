@@ -325,7 +325,7 @@ fn strangers_are_turned_away() {
     }
 }
 
-/// Who has called waits for a host that is late, longer than strangers may take to say who they are.
+/// A host that has called waits for one that is late, longer than strangers may take to say who they are.
 #[test]
 fn a_host_may_be_late_for_the_first_operation() {
     for identity in identities() {

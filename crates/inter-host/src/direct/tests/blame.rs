@@ -1,4 +1,4 @@
-//! Goal: whoever goes after telling why is not blamed for going. Method: one host of a ring of four,
+//! Goal: a host that goes after telling why is not blamed for going. Method: one host of a ring of four,
 //! whose neighbours the test plays by a script, link by link.
 
 use tributary_transport::{Listener as _, TcpAcceptor, TcpLink};
@@ -178,7 +178,7 @@ fn a_full_link_carries_the_reason_once_there_is_room() {
 
 /// Host 0 has called, and host 1 has not accepted it.
 #[test]
-fn who_has_called_is_told_and_who_comes_later_is_turned_away() {
+fn a_host_that_has_called_is_told_and_a_later_one_is_turned_away() {
     for identity in identities() {
         let (mut hosts, addresses) = listening(2, AlgorithmChoice::Ring, identity);
         let mut caller = connect_tcp(addresses[1], options(), WATCHDOG).unwrap();

@@ -69,7 +69,7 @@ fn links_that_end_while_they_stand_by_are_made_anew() {
     }
 }
 
-/// Who should call is late, and may have noticed nothing.
+/// The host that should call is late, and may have noticed nothing.
 #[test]
 fn a_host_that_is_rung_at_may_be_late() {
     for (named, identity) in choices() {
@@ -85,10 +85,10 @@ fn a_host_that_is_rung_at_may_be_late() {
     }
 }
 
-/// All links have ended, so nothing but calls can tell who is there. Who calls a host that has gone for this reason
-/// blames that one; who calls the dead one names it.
+/// All links have ended, so nothing but calls can tell who is there. A host that calls one that has gone for this reason
+/// blames that one; a host that calls the dead one names it.
 #[test]
-fn whoever_dies_while_links_stand_by_is_missed() {
+fn a_host_that_dies_while_links_stand_by_is_missed() {
     for (named, identity) in choices() {
         for dying in 0..HOSTS {
             for noticing in [0, 0b0101, 0b1010, 0b1111] {
