@@ -122,7 +122,7 @@ def rows(where, figures, cases):
 
 
 def main():
-    # Whoever ends this ends its labs.
+    # A signal that ends this program ends its labs too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = parse_arguments()
     found = []

@@ -329,7 +329,7 @@ def check_blocked(name, program, arguments):
 
 
 def check_tampered(mpi, name, is_authenticated, program, arguments):
-    """Whoever alters a frame of a direct link ends the program, or without codes makes it wrong."""
+    """A switch that alters a frame of a direct link ends the program, or without codes makes it wrong."""
     code, text = bounded(on(name, TAMPERED_HOST, arguments, "nft", TAMPER), 60)
     if code != 0:
         raise Failure(f"nft: exit code {code}\n{text}")

@@ -1,6 +1,6 @@
 /*
  * Two long vectors over two communicators, both streamed. Rank 0, which does not lead its host on the first, joins it only
- * after the second is complete, as MPI allows: whoever has the tree's stream lock must not wait for rank 0.
+ * after the second is complete, as MPI allows: the group that has the tree's stream lock must not wait for rank 0.
  */
 #include "check.h"
 

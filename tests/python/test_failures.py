@@ -1,4 +1,4 @@
-"""Goal: whoever is at fault is named, nobody hangs, and nothing is left in a state that crashes. Method:
+"""Goal: the rank at fault is named, nobody hangs, and nothing is left in a state that crashes. Method:
 ranks that are missing, that die, that are interrupted, that give up, that fork."""
 
 import os

@@ -219,7 +219,7 @@ fn ports_that_are_flooded_cost_the_others_nothing() {
 }
 
 #[test]
-fn who_sleeps_is_woken_although_another_port_takes_the_packet() {
+fn a_sleeper_is_woken_although_another_port_takes_the_packet() {
     on_a_link(|far, mode| {
         let (_socket, mut busy) = open(mode);
         let (sleeping, mut port) = open(mode);

@@ -17,7 +17,7 @@ pub const HOSTS_MAX: u32 = 4096;
 ///
 /// At the first level a group's members are hosts, and at each further one groups of the level before. All hosts of a
 /// member hold what the member is worth. A reduction folds in **the plan's order**: the members of a group from the
-/// first to the last, whatever carries them and whoever folds them. So equal plans give equal bits.
+/// first to the last, whatever carries them and whichever host folds them. So equal plans give equal bits.
 ///
 /// Groups of a level may differ in size. Each host of a member gets the contribution of each other member of the group
 /// from one host of that member: the one at its own position, modulo how many hosts the other member has.

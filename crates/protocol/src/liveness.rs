@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_warned_asks_once_and_does_not_wait_long() {
+    fn a_warned_member_asks_once_and_does_not_wait_long() {
         let mut node = NodeLiveness::default();
         let wait_ns = Patience::WARNED.question_ns;
         assert!(

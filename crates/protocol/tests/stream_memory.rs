@@ -267,7 +267,7 @@ fn memory_does_not_grow_with_the_number_of_groups() {
 }
 
 #[test]
-fn a_tree_has_one_arena_whoever_streams() {
+fn a_tree_has_one_arena_whichever_group_streams() {
     let tree = Tree::new(40);
     let arena = |group| tree.nodes[1].stream_arena(GroupId(group)).expect("it may stream");
     assert_eq!(arena(0), arena(39));

@@ -30,7 +30,7 @@ struct State {
     idle: usize,
     /// Callbacks that have begun, and not ended.
     running: usize,
-    /// Whose threads these are: a child that a fork made has none of them.
+    /// The process of these threads: a child that a fork made has none of them.
     process: u32,
 }
 

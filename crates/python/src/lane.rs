@@ -85,7 +85,7 @@ impl Lane {
         if !order.has_thread {
             let lane = Arc::clone(self);
             let thread = std::thread::Builder::new().name("tributary-lane".to_owned());
-            // Without a thread, whoever waits for operations runs them.
+            // Without a thread, the caller that waits for operations runs them.
             order.has_thread = thread.spawn(move || lane.serve()).is_ok();
         }
         self.notify(&order);
@@ -101,7 +101,7 @@ impl Lane {
                 return false;
             }
             let nap = left.unwrap_or(interrupt::LOOK_INTERVAL).min(interrupt::LOOK_INTERVAL);
-            // Whoever has only so much time can't take an operation on that may need more.
+            // A caller that has only so much time can't take an operation on that may need more.
             order = match timeout {
                 None => self.run_next_or_wait(order, nap),
                 Some(_) => self.sleep(order, nap),
@@ -154,7 +154,7 @@ impl Lane {
         let Some(pending) = order.queue.pop_front() else { return self.sleep(order, nap) };
         order.is_running = true;
         drop(order);
-        // SAFETY: the pending operation holds its buffers, and whoever started it has promised the rest.
+        // SAFETY: the pending operation holds its buffers, and the caller that started it has promised the rest.
         let outcome = unsafe { self.communicator.run(&pending.operation) };
         pending.finish(outcome);
         drop(pending);

@@ -17,7 +17,7 @@ pub(crate) struct Pending {
     callbacks: Mutex<Vec<Py<PyAny>>>,
 }
 
-// SAFETY: the operation's pointers lead into `held`; whoever runs it answers for them.
+// SAFETY: the operation's pointers lead into `held`; the thread that runs it answers for them.
 unsafe impl Sync for Pending {}
 
 impl Pending {

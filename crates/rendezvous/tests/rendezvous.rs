@@ -64,7 +64,7 @@ fn one_rank_needs_no_address() {
 }
 
 #[test]
-fn whoever_is_missing_is_named_to_all() {
+fn a_missing_process_is_named_to_all() {
     let problems = on_ranks(&[0, 2], |rank, address| {
         Rendezvous::meet(&address, rank, 4, SHORT).unwrap_err().to_string()
     });

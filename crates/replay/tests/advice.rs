@@ -64,7 +64,7 @@ fn where_hosts_share_cores_the_gain_is_that_of_the_whole_program_in_the_model() 
 }
 
 #[test]
-fn who_computes_all_the_time_gains_nothing() {
+fn a_program_that_computes_all_the_time_gains_nothing() {
     let advice = advice(&two_levels(), &text(32, 100_000, 5, "passed")).unwrap();
     assert!(advice.placements.iter().all(|placement| placement.gain.high < 1.001), "{advice:?}");
 }

@@ -485,7 +485,7 @@ mod tests {
     const SEEDS: std::ops::Range<u64> = 0..4_000;
 
     #[test]
-    fn whoever_waits_hears_whatever_state_ranks_are_in() {
+    fn a_rank_that_waits_hears_in_every_state_of_the_others() {
         let mut states = [0; STATE_NAMES.len()];
         for seed in SEEDS {
             let report = run(seed, false);

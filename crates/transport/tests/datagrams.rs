@@ -75,7 +75,7 @@ fn receive(socket: &mut DatagramSocket, count: usize) -> Vec<(Header, Vec<u8>, S
 }
 
 #[test]
-fn frames_of_any_length_arrive_as_they_were_sent_whoever_they_are_for() {
+fn frames_of_any_length_arrive_as_they_were_sent_at_any_receiver() {
     let mut sender = DatagramSocket::bind(loopback()).unwrap();
     let mut receivers = [(); 3].map(|()| DatagramSocket::bind(loopback()).unwrap());
     let addresses = receivers.each_ref().map(|socket| socket.address().unwrap());
@@ -150,7 +150,7 @@ fn what_is_no_frame_is_dropped_and_counted() {
 
 /// Every capability and its neighbours, for as many capabilities as make each shape of a search.
 #[test]
-fn only_who_shows_a_known_capability_is_queued() {
+fn only_a_sender_with_a_known_capability_is_queued() {
     let stranger = UdpSocket::bind(loopback()).unwrap();
     let mut receiver = DatagramSocket::bind(loopback()).unwrap();
     let address = receiver.address().unwrap();

@@ -683,7 +683,7 @@ mod tests {
 
     /// What nodes and managers sent before they agreed on versions of frames.
     #[test]
-    fn who_says_nothing_of_versions_speaks_the_one_before_they_were_said() {
+    fn a_peer_that_says_nothing_of_versions_speaks_the_one_before_they_were_said() {
         let node = r#"{"name":"n","address":{"tcp":"t","machine":"m"},"radix":2,"osos":3,"payload_max_bytes":4}"#;
         let node: NodeRegistration = serde_json::from_str(node).unwrap();
         assert_eq!(node.frame_versions, Versions { oldest: Version(2), newest: Version(2) });

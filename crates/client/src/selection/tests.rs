@@ -275,7 +275,7 @@ fn sums_of_floats_keep_their_order_where_packets_are_lost() {
 }
 
 #[test]
-fn who_names_a_path_or_has_measured_it_keeps_it_where_packets_are_lost() {
+fn a_path_that_is_named_or_measured_is_kept_where_packets_are_lost() {
     let asks = |selection: &mut Selection| {
         let integers = Operation { datatype: Datatype::I32, ..allreduce(16 << 10) };
         (0..1000).for_each(|_| _ = choose_and_count(selection, &integers));

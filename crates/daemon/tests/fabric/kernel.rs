@@ -192,7 +192,7 @@ fn each_node_at_an_interface_takes_its_own() {
 }
 
 #[test]
-fn who_is_late_is_known_inside_the_kernel() {
+fn a_late_member_is_known_inside_the_kernel() {
     guarded(|| {
         let Some(fabric) = fabric() else { return };
         let job = Job::admit(&fabric);

@@ -231,7 +231,7 @@ fn a_segment_longer_than_the_grant_is_refused() {
 }
 
 #[test]
-fn whoever_never_joins_is_shown_the_door() {
+fn a_connection_that_never_joins_is_closed() {
     guarded(|| {
         let join_within = std::time::Duration::from_millis(300);
         let mut scene = Scene::with_limits(NodeLimits { join_within, ..NodeLimits::default() });

@@ -247,7 +247,7 @@ fn spawn_holder(group: &GroupGrant) -> Child {
 }
 
 #[test]
-fn a_killed_holder_frees_the_lock_for_who_waits() {
+fn a_killed_holder_frees_the_lock_for_the_next_group() {
     guarded(|| {
         let fabric = fabric(4, 2);
         let job = Job::admit(&fabric);

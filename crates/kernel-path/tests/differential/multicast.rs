@@ -69,7 +69,7 @@ fn receivers(sent: &[SentPacket]) -> Vec<(u16, u32)> {
 }
 
 #[test]
-fn who_receives_multicast_gets_no_copy() {
+fn a_receiver_of_multicast_gets_no_copy() {
     use Subscription::{Below, Here, Nobody};
     let (program, tables, place) = served();
     tables.subscribe(place, [Here, Below, Here, Nobody].into_iter());
@@ -81,7 +81,7 @@ fn who_receives_multicast_gets_no_copy() {
 }
 
 #[test]
-fn who_is_behind_another_interface_gets_a_copy() {
+fn a_member_behind_another_interface_gets_a_copy() {
     let (program, tables, place) = served();
     tables.subscribe(place, [Subscription::Here; CHILDREN].into_iter());
     let sent = receivers(&barrier(&program, 0, [1, 2, 1, 1]));

@@ -301,7 +301,7 @@ fn repeats_are_answered_until_the_slot_moves_on() {
 }
 
 #[test]
-fn whoever_repeats_and_does_not_read_is_cut_off_at_a_bound() {
+fn a_member_that_repeats_and_does_not_read_is_cut_off_at_a_bound() {
     let mut node = joined(1);
     put(&mut node, 0, edge(0), request(0, 4)).unwrap();
     let mut queued = 1;

@@ -125,7 +125,7 @@ fn a_member_that_aborts_is_named() {
 }
 
 #[test]
-fn whoever_does_not_join_in_time_is_named() {
+fn a_member_that_does_not_join_in_time_is_named() {
     for missing in 0..9 {
         let mut world = World::new(&busy(2), Timing::orderly(missing as u64));
         world.connect_at(missing, 3 * JOIN_TIMEOUT_NS);

@@ -197,7 +197,7 @@ fn only_the_target_of_a_reduce_gets_data() {
 }
 
 #[test]
-fn whoever_is_done_may_leave_while_others_have_not_come() {
+fn a_member_that_is_done_may_leave_while_others_have_not_come() {
     // Member 0 has nothing to do and leaves at once. Member 1 joins long after that.
     let scenario = Scenario::one_group(vec![None], &[2], 1);
     let mut world = World::new(&scenario, Timing::orderly(1));

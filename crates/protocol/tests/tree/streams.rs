@@ -333,7 +333,7 @@ fn chunk(number: u32, chunk: u32, elements: u32) -> Part {
 }
 
 #[test]
-fn whoever_breaks_the_rules_of_streams_ends_only_its_group() {
+fn a_member_that_breaks_the_rules_of_streams_ends_only_its_group() {
     let first = OperationNumber::FIRST;
     let not_granted = |operation| FrameError::StreamNotGranted { operation };
     let next = first.next();

@@ -22,7 +22,7 @@ def completion(request):
         try:
             loop.call_soon_threadsafe(settle)
         except RuntimeError:
-            pass  # the loop is closed, and with it whoever awaited
+            pass  # the loop is closed, and with it the task that awaited
 
     request.add_done_callback(tell_loop)
     return future.__await__()

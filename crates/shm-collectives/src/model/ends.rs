@@ -49,7 +49,7 @@ fn leaves_after_its_part(mut member: Member) {
 }
 
 #[test]
-fn who_leaves_after_its_part_harms_nobody() {
+fn a_rank_that_leaves_after_its_part_harms_nobody() {
     check(Broken::Nothing, 2, PeerCheck::Full, 3, leaves_after_its_part);
 }
 
@@ -71,7 +71,7 @@ fn gives_up(mut member: Member) {
 }
 
 #[test]
-fn who_gives_up_outlasts_who_writes_to_its_memory() {
+fn a_rank_that_gives_up_outlasts_those_that_write_to_its_memory() {
     check(Broken::Nothing, 2, PeerCheck::Cheap, 3, gives_up);
 }
 

@@ -54,8 +54,8 @@ fn a_late_rank_is_told_once_by_those_who_wait() {
 }
 
 #[test]
-fn nobody_is_late_who_comes_in_time() {
-    let _watchdog = Watchdog::new("nobody_is_late_who_comes_in_time");
+fn a_rank_that_comes_in_time_is_not_late() {
+    let _watchdog = Watchdog::new("a_rank_that_comes_in_time_is_not_late");
     let told = told_of_late_barrier(Duration::from_secs(3600), |_| {
         std::thread::sleep(Duration::from_millis(100));
     });

@@ -450,9 +450,10 @@ impl Combine for QuickSum {
 
 /// A rank that gives up has its buffers back only when nobody writes to them any more.
 #[test]
-fn who_gives_up_a_direct_operation_outlasts_who_writes_to_it() {
+fn a_rank_that_gives_up_a_direct_operation_outlasts_those_that_write_to_it() {
     const LEN_BYTES: usize = 64 << 10;
-    let _watchdog = Watchdog::new("who_gives_up_a_direct_operation_outlasts_who_writes_to_it");
+    let _watchdog =
+        Watchdog::new("a_rank_that_gives_up_a_direct_operation_outlasts_those_that_write_to_it");
     let settle = |attachment: Attachment, rank| {
         let mut group = attachment.settle(2).unwrap();
         if rank == 1 {

@@ -33,7 +33,7 @@ pub struct TreeBenchmark {
     pub seed: Option<u64>,
 }
 
-/// Who gets results.
+/// The processes that get results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goal {
     Everyone,

@@ -199,7 +199,7 @@ pub struct Software {
     pub radix: Constant<Count>,
     /// Shortest vector for Rabenseifner's algorithm.
     pub long_min: Constant<Bytes>,
-    /// Whose switch points between algorithms.
+    /// The library whose switch points between algorithms are taken.
     #[serde(default)]
     pub library: Library,
 }

@@ -1,4 +1,4 @@
-//! Who runs when: everybody on a core of its own, or all on the cores of one machine, as in a lab.
+//! When each program runs: on a core of its own, or with all others on the cores of one machine, as in a lab.
 
 use super::cost::MachineCosts;
 use super::ids::{AggregatorId, ProcessId};
@@ -11,8 +11,8 @@ pub(super) enum Runner {
     Node(AggregatorId),
 }
 
-/// The cores that all share, if they share any. Who asks first gets the first core that can serve him, for one
-/// action.
+/// The cores that all share, if they share any. A program that asks first gets the first core that can serve it, for
+/// one action.
 #[derive(Clone, Debug)]
 pub(super) struct Cores {
     /// None if everybody has a core of its own.
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_when_all_cores_are_taken_waits_and_pays_for_the_switch() {
+    fn a_program_waits_while_all_cores_are_taken_and_pays_for_the_switch() {
         let mut cores = two_cores();
         assert_eq!(run(&mut cores, process(0), 0), 10);
         assert_eq!(run(&mut cores, process(1), 50), 60);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_on_where_it_ran_pays_for_no_switch() {
+    fn a_program_that_goes_on_where_it_ran_pays_for_no_switch() {
         let mut cores = two_cores();
         assert_eq!(run(&mut cores, process(0), 0), 10);
         assert_eq!(run(&mut cores, process(0), 110), 110);

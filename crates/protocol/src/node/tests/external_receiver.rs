@@ -122,7 +122,7 @@ fn without_a_grant_the_join_of_an_external_receiver_is_forged_and_its_target_a_d
 }
 
 #[test]
-fn who_reads_too_slowly_loses_its_place_and_costs_the_group_nothing() {
+fn a_receiver_that_reads_too_slowly_is_dropped_and_costs_the_group_nothing() {
     let mut node = with_external_receiver();
     // Results stay in their slots for as many operations as there are slots.
     let slots = 2 * u32::from(OSOS);

@@ -16,7 +16,7 @@ fn operation(number: u32) -> WaitsFor {
 }
 
 #[test]
-fn a_group_waits_for_who_has_not_joined() {
+fn a_group_waits_for_members_that_have_not_joined() {
     let mut node = Node::new(limits());
     node.install(Time(0), group(3)).unwrap();
     put(&mut node, 1, edge(1), Message::Join).unwrap();

@@ -16,7 +16,7 @@ LOOK_INTERVAL_S = 0.1
 IDLE_LOOKS_MAX = 100
 # Operations that are kept for a dump.
 KEPT = 20
-# How long whoever waits for an operation waits for the word on who was missing.
+# How long a rank that waits for an operation waits for the word on which rank was missing.
 INQUIRY_S = 3
 
 logger = logging.getLogger("tributary.torch")
