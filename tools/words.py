@@ -10,10 +10,11 @@ It reports
   a name of the format that it describes may say in its first lines: "*Node* on this page means an aggregation node."
 - names of files in docs/ that hold a dead word, those of decisions included.
 
-In comments it reports dead words, headless clauses, and phrases in which a node can only be a host ("per compute
-node", "inter-node"). The daemon's type is called `Node`, so the word alone is no fault there.
+In code it reports functions whose names begin with "who", and in comments dead words, headless clauses, and phrases in
+which a node can only be a host ("per compute node", "inter-node"). The daemon's type is called `Node`, so the word alone
+is no fault there.
 
-Code itself is not checked, and neither is the text of decisions: they keep the words of their time.
+Other code is not checked, and neither is the text of decisions: they keep the words of their time.
 """
 
 import argparse
@@ -50,12 +51,10 @@ HOST_NODE = re.compile(r"\b(?:(?:inter|intra)-?node|node-level|compute nodes?|(?
 # The part of a link that is no text: its target.
 TARGET = re.compile(r"\]\([^)]*\)|\]\[[^\]]*\]|<[^>]*>")
 WAIVED = ("ARCHITECTURE.md", "docs/SUMMARY.md", "docs/architecture.md")
-# Pages in which the daemon is still called a node. The list may only become shorter.
-NODE_STILL = ("docs/torch.md",)
-# Folders in whose comments headless clauses remain. The list may only become shorter.
-HEADLESS_STILL = ("crates/algorithms/", "crates/inter-host/src/direct", "crates/python/", "crates/sim/")
 # Phrases of comments that are terms of the field there: published designs have names.
 COMMENT_TERMS = {"crates/figures": (HOST_NODE,)}
+# A function whose name begins with a clause that has no head.
+HEADLESS_NAME = re.compile(r"^\s*(?:pub(?:\([^)]*\))? )?fn (?P<name>(?:who|whom|whose|whoever)(?:_\w*)?\b)", re.MULTILINE)
 COMMENT_LINE = re.compile(r"^\s*(?://[/!]?|/\*+|\*(?!/)) ?(?P<text>.*?)(?:\s*\*/)?\s*$")
 
 
@@ -113,7 +112,7 @@ def faults(name, text):
     for number, paragraph in paragraphs(text):
         for reason in (*dead_words(paragraph, TERMS.get(name, ())), *headless_clauses(paragraph)):
             yield number, reason
-        if name not in NODE_STILL and not is_declared:
+        if not is_declared:
             match = NODE.search(paragraph)
             if match:
                 yield number, f"`{match[0]}` may be taken for a host: aggregator, or aggregation node"
@@ -122,12 +121,14 @@ def faults(name, text):
 def comment_faults(name, text):
     """What is wrong with the comments of a file of code: lines and reasons."""
     crate = "/".join(name.split("/")[:2])
+    for match in HEADLESS_NAME.finditer(text):
+        number = text.count("\n", 0, match.start("name")) + 1
+        yield number, f"`{match['name'][:40]}` has no head: name the actor"
     for number, paragraph in comments(text):
         for reason in dead_words(paragraph, ()):
             yield number, reason
-        if not name.startswith(HEADLESS_STILL):
-            for reason in headless_clauses(paragraph):
-                yield number, reason
+        for reason in headless_clauses(paragraph):
+            yield number, reason
         match = HOST_NODE.search(paragraph)
         if match and HOST_NODE not in COMMENT_TERMS.get(crate, ()):
             yield number, f"`{match[0]}`: a node is an aggregation node here, a machine with ranks is a host"
