@@ -1,19 +1,27 @@
 //! Ranks on several hosts, from the set-up of communicators to their end, while some of them die or leave.
 //!
-//! A second, smaller system of each seed, beside the one with nodes and a manager. It plays what lies before and below
+//! A second, smaller system of each seed, beside the one with aggregators and a manager. It plays what lies before and below
 //! a tree: set-up, the ranks of a host, links that nobody has made yet, descriptors that workers inherit, and the order of
 //! two communicators' streams. What is decided there is the product's: crate [`tributary_waits`], and
-//! [`tributary_transport::Marks`]. Connections, shared memory, the tree's node and time are modelled.
+//! [`tributary_transport::Marks`]. Connections, shared memory, the tree's aggregator and time are modelled.
 //!
 //! The promise: a rank that waits gets its result, or hears within a second that somebody is gone, and who.
 
 #![forbid(unsafe_code)]
 
+mod aggregator;
 mod connections;
+mod direct;
+mod frame;
+mod kernel;
 mod links;
+mod operations;
 mod plan;
 mod promise;
 mod seats;
+mod set_up;
+mod states;
+mod system;
 mod trace;
 mod tree;
 mod violation;
@@ -24,38 +32,21 @@ use std::collections::BinaryHeap;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-use connections::{Connections, EndId, Files, Worker};
-use links::Place;
+use connections::{Connections, Files};
 use plan::{Act, Carry, FateKind, Plan};
 use seats::{End, Phase, Seat, SeatId, Shared};
+use states::{BEFORE_LINK, IN_SET_UP, LEADS_NOBODY, LEAVE, STREAMING, STREAMS, WITH_WORKER};
+use system::{Communicator, Item, Process, System};
 use trace::Trace;
 use tree::Tree;
 
+pub use states::STATE_NAMES;
 pub use violation::Violation;
 
 /// How often a rank that waits looks after the others: `shm-collectives::PEER_CHECK_INTERVAL`.
 const LOOK_NS: u64 = 20_000_000;
 /// More than any run takes in which everybody hears in time.
 const HORIZON_NS: u64 = 30_000_000_000;
-
-/// The states that a run may come to, in the order of the counts of an outcome.
-pub const STATE_NAMES: [&str; 7] = [
-    "death before the first link",
-    "death during set-up",
-    "leave while others wait",
-    "death of a rank that leads nobody",
-    "death with a forked worker",
-    "streams in opposite orders",
-    "death while streaming",
-];
-
-const BEFORE_LINK: usize = 0;
-const IN_SET_UP: usize = 1;
-const LEAVE: usize = 2;
-const LEADS_NOBODY: usize = 3;
-const WITH_WORKER: usize = 4;
-const STREAMS: usize = 5;
-const STREAMING: usize = 6;
 
 /// What came of a run.
 pub struct Report {
@@ -101,92 +92,6 @@ pub fn run(seed: u64, keeps_trace: bool) -> Report {
         states: system.states,
         lines: drawn.chain(told).collect(),
     }
-}
-
-/// What goes over connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Frame {
-    /// The connection has ended.
-    Fin,
-    Join {
-        host: u32,
-        is_ring: bool,
-    },
-    Part {
-        /// The ranks whose contributions are in it.
-        brought: u64,
-    },
-    Leave,
-    Abort {
-        at_fault: u32,
-    },
-    SetUpPart,
-    Answer {
-        gone: Option<u32>,
-    },
-    /// To and from a tree's node.
-    Ask,
-    Grant,
-    Ready {
-        parts: usize,
-        total: usize,
-    },
-    Results {
-        parts: usize,
-    },
-}
-
-/// Something that is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Item {
-    Arrive { to: EndId },
-    Knock { to: EndId, place: Place },
-    Told { place: Place },
-    Go { rank: u32 },
-    Poll { rank: u32 },
-    Look { rank: u32 },
-    Fate { index: usize },
-    WorkerEnds { worker: u32 },
-}
-
-struct Process {
-    is_alive: bool,
-    files: Files,
-    /// The step that its program is at.
-    act: usize,
-    is_going: bool,
-    /// Its next step waits until it has left a communicator.
-    is_held: bool,
-    is_polling: bool,
-}
-
-struct Communicator {
-    seats: Vec<Seat>,
-    hosts: Vec<Shared>,
-    has_tree: bool,
-    /// The ranks that died or left while they were needed, and when.
-    gone: Vec<(u32, u64)>,
-}
-
-struct System<'a> {
-    plan: &'a Plan,
-    now: u64,
-    random: Pcg64,
-    trace: Trace,
-    agenda: BinaryHeap<Reverse<(u64, u64, Item)>>,
-    entries: u64,
-    steps: u64,
-    processes: Vec<Process>,
-    communicators: Vec<Communicator>,
-    connections: Connections,
-    workers: Vec<Worker>,
-    /// Calls that nobody will ever take, while a worker holds the listener.
-    stranded: Vec<(EndId, u32, u32)>,
-    tree: Tree,
-    /// By number of the fate.
-    has_met: Vec<bool>,
-    states: [u64; STATE_NAMES.len()],
-    violation: Option<Violation>,
 }
 
 impl<'a> System<'a> {
@@ -264,34 +169,6 @@ impl<'a> System<'a> {
             Item::Fate { index } => self.meet_fate(index),
             Item::WorkerEnds { worker } => self.end_worker(worker),
         }
-    }
-
-    fn put(&mut self, at: u64, item: Item) {
-        self.entries += 1;
-        self.agenda.push(Reverse((at, self.entries, item)));
-    }
-
-    fn delay_ns(&mut self) -> u64 {
-        self.random.random_range(1..=self.plan.delay_ns_max)
-    }
-
-    fn report(&mut self, violation: Violation) {
-        self.trace.note(self.now, || format!("VIOLATION: {violation}"));
-        self.violation.get_or_insert(violation);
-    }
-
-    fn seats_of_rank(&self, rank: u32) -> Vec<SeatId> {
-        let in_one = |(number, communicator): (u32, &Communicator)| {
-            let seat = communicator.seats.iter().position(|seat| seat.rank == rank)?;
-            Some((number, seat))
-        };
-        (0..).zip(&self.communicators).filter_map(in_one).collect()
-    }
-
-    fn seat_of(&self, rank: u32, communicator: u32) -> SeatId {
-        let seats = &self.communicators[communicator as usize].seats;
-        let seat = seats.iter().position(|seat| seat.rank == rank);
-        (communicator, seat.expect("programs name their own communicators"))
     }
 
     /// A rank looks at all that it waits for, and its program goes on if it can.

@@ -110,6 +110,22 @@ impl Plan {
     }
 }
 
+impl Carry {
+    pub(super) const fn parts(self) -> usize {
+        match self {
+            Self::Stream { parts } => parts,
+            Self::Tree | Self::Links(_) => 1,
+        }
+    }
+
+    pub(super) const fn course(self) -> Option<Course> {
+        match self {
+            Self::Links(course) => Some(course),
+            Self::Tree | Self::Stream { .. } => None,
+        }
+    }
+}
+
 impl Group {
     fn draw(random: &mut Pcg64, places: &[(u32, u32)]) -> Self {
         let mut hosts: Vec<Vec<u32>> = Vec::new();

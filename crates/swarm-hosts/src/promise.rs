@@ -1,7 +1,8 @@
 //! What must hold: a rank that waits gets its result, or hears in time that somebody is gone, and who.
 
-use super::seats::{Named, Phase, Seat, SeatId};
-use super::{Communicator, System, Violation};
+use crate::seats::{Named, Phase, Seat, SeatId};
+use crate::system::{Communicator, System};
+use crate::violation::Violation;
 
 /// How long a rank that waits may still do so once it can know that somebody is gone.
 const PROMISE_NS: u64 = 1_000_000_000;
@@ -80,12 +81,12 @@ impl Communicator {
             return heard(gone(&|_| true), all(&|other| other.rank == hub));
         }
         let leads = |other: &Seat| other.local == 0;
-        let ways = [
-            // Ranks of a host look after each other, and a tree's node after leaders, however late others are.
+        let causes = [
+            // Ranks of a host look after each other, and a tree's aggregator after leaders, however late others are.
             heard(gone(&is_of_host), all(&is_of_host)),
             heard(gone(&leads).filter(|_| self.has_tree), all(&is_of_host)),
             heard(gone(&|_| true), all(&|_| true)),
         ];
-        ways.into_iter().flatten().min()
+        causes.into_iter().flatten().min()
     }
 }

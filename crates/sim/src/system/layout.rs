@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tributary_topology::{AggregationNode, AggregationTree, Fabric, VertexKind};
 use tributary_wire::ChildIndex;
 
-use super::SystemError;
+use super::error::SystemError;
 use crate::fabric::{Graph, Vertex, Wiring};
 use crate::preset::BesideRanks;
 use crate::world::{AggregatorId, ChildPlan, GroupPlan, NodePlan, ProcessId};

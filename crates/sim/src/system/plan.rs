@@ -5,7 +5,8 @@ use std::fs;
 use tributary_topology::Fabric;
 use tributary_topology::readers::{self, Format};
 
-use super::{Layout, SystemError};
+use super::error::SystemError;
+use super::layout::Layout;
 use crate::fabric::{Dragonfly, FatTree, Graph, Routing, Torus, Vertex, Wiring};
 use crate::preset::{AggregationNodes, FabricShape, Preset};
 
