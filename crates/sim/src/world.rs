@@ -6,9 +6,14 @@
 //! [`tributary_algorithms::Schedule`]s. This module carries their frames over the [`Network`] and
 //! charges the time. Start at [`World::run`].
 
+mod aggregation;
 mod aggregator;
+mod collectives;
 mod cores;
 mod cost;
+mod datagrams;
+mod event;
+mod forming;
 mod frames;
 mod graph;
 mod group;
@@ -16,154 +21,40 @@ mod host;
 mod ids;
 mod losses;
 mod member;
+mod membership;
+mod messages;
 mod multicast;
+mod outcome;
 mod packet;
 mod payload;
 mod rank;
 mod site;
+mod state;
+mod tasks;
 mod transfer;
+mod work;
 
 pub use cost::Costs;
 pub use graph::{Graph, Node, Task};
 pub use group::{ChildPlan, GroupPlan, NodePlan, SetupError, Terms};
 pub use ids::{AggregatorId, MemberId, ProcessId, RankId};
+pub use outcome::{Finished, RunError};
 pub use payload::{Data, NoPayload, RealPayload};
 pub use rank::{HostCollective, RankFinished, Team};
 pub use site::{ManagedNode, Site};
-
-use tributary_algorithms::Unsupported;
-use tributary_protocol::{Carrier, Time, endpoint, node};
-use tributary_wire::frame::Abort;
+pub use state::World;
 
 use crate::engine::{EventQueue, Picos, Random};
 use crate::fabric::{Flow, Network, Vertex, Wiring};
 use crate::preset::Preset;
-use aggregator::Aggregator;
 use cores::Cores;
+use event::{Event, Way};
 use frames::Frames;
-use group::Group;
-use host::{Adapter, Process};
-use ids::TransferId;
+use host::Adapter;
 use losses::{Arrival, Losses};
-use member::Member;
 use multicast::DatagramTerms;
 use packet::{Cargo, Packet, Packets};
-use rank::Rank;
 use transfer::Transfers;
-
-/// An event.
-#[derive(Clone, Copy, Debug)]
-enum Event {
-    /// A core has handed a packet to its host's adapter.
-    Post(Packet),
-    /// The head of a packet reaches a switch.
-    Hop(Packet),
-    /// The last byte of a packet reaches its destination.
-    Arrive(Packet),
-    /// A packet is there that was lost before, or that waited for one.
-    ArriveLate(Packet),
-    /// An aggregation node sends a packet.
-    Emit(Packet),
-    /// A member may have to repeat something.
-    MemberTimer(MemberId),
-    /// An aggregation node may have to repeat something.
-    NodeTimer(AggregatorId),
-    /// A member starts its operation.
-    Begin(MemberId),
-    /// A rank starts its collective.
-    Enter(RankId),
-    /// A message through shared memory is visible to its receiver.
-    Share(TransferId),
-    /// A rank of a graph begins, or has done an operation.
-    Resume(RankId),
-}
-
-/// The simulation can't continue, because of a defect in the protocol's machines or in the model.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunError {
-    /// An aggregation node refused a frame.
-    #[error("aggregation node {node} refused a frame: {fault}")]
-    Node {
-        /// Which node.
-        node: u32,
-        /// Why.
-        fault: node::FrameError,
-    },
-    /// A member refused a frame.
-    #[error("member {member} refused a frame: {fault}")]
-    Member {
-        /// Which member.
-        member: u32,
-        /// Why.
-        fault: endpoint::FrameError,
-    },
-    /// A member could not start its operation.
-    #[error("member {member} can't start: {fault}")]
-    Start {
-        /// Which member.
-        member: u32,
-        /// Why.
-        fault: endpoint::StartError,
-    },
-    /// A member received an abort of its group.
-    #[error("member {member} received an abort of its group: {}", .abort.reason)]
-    Failed {
-        /// Which member.
-        member: u32,
-        /// The abort.
-        abort: Abort,
-    },
-    /// The algorithm does not implement the collective.
-    #[error(transparent)]
-    Unsupported(#[from] Unsupported),
-    /// No event is left, and a participant still waits.
-    #[error("{waiting} of {of} participants never finished")]
-    Stuck {
-        /// How many wait.
-        waiting: usize,
-        /// How many took part.
-        of: usize,
-    },
-}
-
-/// A finished operation of one member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Finished {
-    /// Which member.
-    pub member: MemberId,
-    /// When it started.
-    pub began_at: Picos,
-    /// When it had its result.
-    pub ended_at: Picos,
-}
-
-/// A simulated system. `D` is the payload model: [`NoPayload`] or [`RealPayload`].
-pub struct World<D: Data> {
-    events: EventQueue<Event>,
-    network: Network,
-    costs: Costs,
-    random: Random,
-    frames: Frames<D>,
-    adapters: Vec<Adapter>,
-    processes: Vec<Process>,
-    cores: Cores,
-    losses: Losses,
-    /// How datagrams are used where they are; none in a system without.
-    datagrams: Option<DatagramTerms>,
-    /// Whether any group does. Without, no machine has anything to repeat.
-    uses_datagrams: bool,
-    aggregators: Vec<Aggregator<D>>,
-    members: Vec<Member<D>>,
-    groups: Vec<Group>,
-    finished: Vec<Finished>,
-    ranks: Vec<Rank>,
-    transfers: Transfers,
-    ranks_finished: Vec<RankFinished>,
-    /// How many members have joined their aggregation node.
-    joined: usize,
-    fault: Option<RunError>,
-}
 
 impl<D: Data> World<D> {
     /// An idle system on `wiring`.
@@ -367,22 +258,4 @@ impl<D: Data> World<D> {
     fn host_of(&self, process: ProcessId) -> Vertex {
         self.processes[process.index()].host
     }
-}
-
-/// How a frame came.
-#[derive(Clone, Copy, Debug)]
-struct Way {
-    carrier: Carrier,
-    /// Whether it came through the memory of one host.
-    is_local: bool,
-}
-
-/// When a timer of the protocol is due.
-fn due_at(due: Time, now: Picos) -> Picos {
-    Picos(due.0.saturating_mul(1000)).max(now)
-}
-
-/// The time in the protocol's unit.
-fn time_at(now: Picos) -> Time {
-    Time(now.0 / 1000)
 }

@@ -2,7 +2,7 @@
 
 use tributary_wire::frame::Message;
 
-use super::Data;
+use super::payload::Data;
 
 /// The number of a frame, reused after its last packet has arrived.
 #[derive(Clone, Copy, Debug)]

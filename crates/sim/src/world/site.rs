@@ -16,7 +16,8 @@ use tributary_wire::{GroupId, NodeId};
 
 use super::group::{Group, SetupError, Terms, Upward};
 use super::ids::{AggregatorId, MemberId, ProcessId};
-use super::{Data, World};
+use super::payload::Data;
+use super::state::World;
 
 /// A manager, and the aggregation nodes by their numbers and addresses.
 ///
