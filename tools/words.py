@@ -36,8 +36,6 @@ DEAD = {
     r"\bso manieth\b": "every n-th",
 }
 DEAD_IN_NAMES = re.compile(r"(?:^|[-_])(ways?|mesh|outsiders?|ledger|sealed?|beneath|boxes|rooms?|names|old)(?:$|[-_])")
-# Dead words that are terms of the field on a page: torch has meshes of devices.
-TERMS = {"docs/torch.md": (r"\bmesh\b",)}
 # Where a sentence begins: the line's mark of a list or a quotation, a cell, the end of another sentence.
 BEGIN = r"(?:^|[.:;!?]\s+|\|\s+|\*\*)"
 HEADLESS = (re.compile(BEGIN + r"(?:Who|Whom|Whose)\b(?P<rest>[^.!?|]*[.!?|]?)"),
@@ -90,11 +88,11 @@ def comments(text):
         is_block = (is_block or starts_block) and "*/" not in line
 
 
-def dead_words(paragraph, terms):
+def dead_words(paragraph):
     """Reasons why a paragraph's words are dead."""
     for dead, now in DEAD.items():
         match = re.search(dead, paragraph, re.IGNORECASE)
-        if match and dead not in terms:
+        if match:
             yield f"`{match[0]}` is a dead word: {now}"
 
 
@@ -110,7 +108,7 @@ def faults(name, text):
     """What is wrong with the words of a page: lines and reasons."""
     is_declared = DECLARED.search(" ".join(text.split()))
     for number, paragraph in paragraphs(text):
-        for reason in (*dead_words(paragraph, TERMS.get(name, ())), *headless_clauses(paragraph)):
+        for reason in (*dead_words(paragraph), *headless_clauses(paragraph)):
             yield number, reason
         if not is_declared:
             match = NODE.search(paragraph)
@@ -125,7 +123,7 @@ def comment_faults(name, text):
         number = text.count("\n", 0, match.start("name")) + 1
         yield number, f"`{match['name'][:40]}` has no head: name the actor"
     for number, paragraph in comments(text):
-        for reason in dead_words(paragraph, ()):
+        for reason in dead_words(paragraph):
             yield number, reason
         for reason in headless_clauses(paragraph):
             yield number, reason
