@@ -47,7 +47,7 @@ impl Preset {
     /// The same with aggregation nodes on these hosts, beside their ranks.
     ///
     /// # Errors
-    /// [`Refused`], if its nodes are in switches, or it has none.
+    /// [`Refused`], if its aggregators are in switches, or it has none.
     pub fn with_nodes_beside_ranks(mut self, beside: BesideRanks) -> Result<Self, Refused> {
         let Some(nodes) = &mut self.aggregation else {
             let allowed = "a preset with a table `aggregation`";

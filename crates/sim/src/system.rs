@@ -23,7 +23,7 @@ pub use error::SystemError;
 pub use layout::Layout;
 pub use plan::{Nodes, SystemPlan};
 
-/// Groups a node may serve: more than any scenario has.
+/// Groups an aggregator may serve: more than any scenario has.
 const GROUPS_MAX: u32 = 4096;
 
 /// Most hosts for which the manager places the tree. For more, its search takes too long.
@@ -64,7 +64,7 @@ impl<D: Data> System<D> {
         Ok(Self::planned(preset, SystemPlan::new(preset)?, seed, osos_per_job))
     }
 
-    /// The same with nodes that can stream up to `terms`, in one tree.
+    /// The same with aggregators that can stream up to `terms`, in one tree.
     ///
     /// # Errors
     /// [`SystemError`].
@@ -138,7 +138,7 @@ impl<D: Data> System<D> {
     }
 }
 
-/// Adds the layout's nodes to the world, and a manager where the system is small enough for one.
+/// Adds the layout's aggregators to the world, and a manager where the system is small enough for one.
 fn place<D: Data>(
     world: &mut World<D>,
     nodes: &AggregationNodes,

@@ -1,4 +1,4 @@
-//! Collectives on hosts with several processes: in the node, between hosts, in the node again.
+//! Collectives on hosts with several processes: inside the host, between hosts, inside the host again.
 
 use tributary_algorithms::{Collective, CollectiveKind};
 

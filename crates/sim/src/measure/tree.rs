@@ -25,7 +25,7 @@ pub struct TreeBenchmark {
     pub communicators: u32,
     /// Outstanding operations that each communicator requests.
     pub osos: u16,
-    /// Outstanding operations that the job may hold in all; none for the limits of the nodes alone.
+    /// Outstanding operations that the job may hold in all; none for the limits of the aggregators alone.
     pub osos_per_job: Option<u32>,
     /// Whether results also go out by multicast.
     pub multicast: bool,

@@ -37,7 +37,7 @@ pub struct Preset {
     pub software: Software,
     /// The cost of the software for tree operations.
     pub tree: TreeSoftware,
-    /// Datagrams between members and nodes, where they are simulated.
+    /// Datagrams between members and aggregators, where they are simulated.
     #[serde(default)]
     pub datagrams: Option<Datagrams>,
     /// A program of an aggregation node at traffic control, which takes short segments before the process wakes.
@@ -239,8 +239,8 @@ pub struct TreeSoftware {
     pub osos: Constant<Count>,
 }
 
-/// Datagrams. They are simulated where they make a difference: where packets are lost, and where results go by multicast
-/// from a node on a host.
+/// Datagrams. They are simulated where they make a difference: where packets are lost, and where results go by
+/// multicast from an aggregator on a host.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Datagrams {
@@ -294,15 +294,15 @@ pub struct Loss {
     pub stream_repeat: Constant<Nanoseconds>,
 }
 
-/// Aggregation nodes. A node in a switch has two engines, one that reduces and one that replicates; a
-/// node on a host does both with its one thread.
+/// Aggregation nodes. An aggregator in a switch has two engines, one that reduces and one that replicates; an
+/// aggregator on a host does both with its one thread.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AggregationNodes {
     /// Whether they run on hosts of their own instead of in switches.
     #[serde(default)]
     pub on_hosts: bool,
-    /// The hosts that run one beside their ranks. Without it hosts with a node run no ranks.
+    /// The hosts that run one beside their ranks. Without it hosts with an aggregator run no ranks.
     #[serde(default)]
     pub beside_ranks: Option<BesideRanks>,
     /// What takes short segments of datagrams: their process by default, or a program inside the kernel.
@@ -310,7 +310,7 @@ pub struct AggregationNodes {
     pub runs_in: RunsIn,
     /// Delay from the end of a packet to the start of the packets that it causes.
     pub latency: Constant<Nanoseconds>,
-    /// The reducing engine, which all groups and ports of the node share: each packet that it takes.
+    /// The reducing engine, which all groups and ports of the aggregator share: each packet that it takes.
     pub packet: Constant<Nanoseconds>,
     /// Each byte of a contribution that it takes.
     pub byte: Constant<NsPerByte>,
@@ -318,9 +318,9 @@ pub struct AggregationNodes {
     pub reply: Constant<Nanoseconds>,
     /// Each byte of such a copy.
     pub reply_byte: Constant<NsPerByte>,
-    /// Memory slots: outstanding operations of one node, which all its groups divide.
+    /// Memory slots: outstanding operations of one aggregator, which all its groups divide.
     pub osos: Constant<Count>,
-    /// Children of one node.
+    /// Children of one aggregator.
     pub radix: Constant<Count>,
     /// Longest segment.
     pub payload_max: Constant<Bytes>,

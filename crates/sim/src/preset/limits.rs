@@ -185,7 +185,7 @@ fn aggregation(nodes: &AggregationNodes) -> Result<(), Refused> {
     whole("aggregation.payload_max", &nodes.payload_max, SEGMENT)
 }
 
-/// Nodes in switches, or on no host, are beside no ranks.
+/// Aggregators in switches, or on no host, are beside no ranks.
 fn beside_ranks(beside: &BesideRanks, on_hosts: bool) -> Result<(), Refused> {
     let (value, is_none) = match beside {
         BesideRanks::Count(count) => (count.to_string(), *count == 0),
@@ -201,7 +201,7 @@ fn beside_ranks(beside: &BesideRanks, on_hosts: bool) -> Result<(), Refused> {
     Err(Refused::new("aggregation.beside_ranks", value, allowed))
 }
 
-/// A node in a switch is on no machine.
+/// An aggregator in a switch is on no machine.
 fn machine(machine: &Machine, nodes: Option<&AggregationNodes>) -> Result<(), Refused> {
     whole("machine.cores", &machine.cores, 1.0..=1024.0)?;
     within("machine.switch", &machine.switch, DELAY)?;

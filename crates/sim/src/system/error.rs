@@ -39,7 +39,7 @@ pub enum SystemError {
         /// Its path.
         path: String,
     },
-    /// Nodes in switches, and a topology file that attaches one to a host.
+    /// Aggregators in switches, and a topology file that attaches one to a host.
     #[error(
         "aggregation node `{node}` is attached to host `{host}`, and this preset's are in switches; \
          allowed: a switch, or `on_hosts = true` in [aggregation]"
@@ -50,7 +50,7 @@ pub enum SystemError {
         /// The host.
         host: String,
     },
-    /// More software nodes than hosts for them.
+    /// More software aggregators than hosts for them.
     #[error(
         "aggregation node `{node}` finds no free host below it; allowed: fewer nodes than hosts, as in \
          a topology file that lists only some [[aggregation-node]]s"
@@ -59,7 +59,7 @@ pub enum SystemError {
         /// The aggregation node.
         node: String,
     },
-    /// A node is to run on a host that the fabric does not have.
+    /// An aggregator is to run on a host that the fabric does not have.
     #[error("the fabric has no host `{host}` for an aggregation node")]
     NoSuchHost {
         /// Its name.

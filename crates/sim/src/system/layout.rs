@@ -17,7 +17,7 @@ pub struct Layout {
     nodes: Vec<Place>,
     homes: Homes,
     view: View,
-    /// Whether hosts with a node run ranks as well.
+    /// Whether hosts with an aggregator run ranks as well.
     is_beside_ranks: bool,
 }
 
@@ -28,11 +28,11 @@ enum View {
     Tree,
     /// All of it, and the hosts' names.
     Whole(Fabric, Vec<String>),
-    /// Nothing: it gives hosts to nodes by the machines that both name.
+    /// Nothing: it gives hosts to aggregators by the machines that both name.
     Nothing,
 }
 
-/// One node's place.
+/// One aggregator's place.
 #[derive(Clone, Debug)]
 struct Place {
     name: String,
@@ -40,10 +40,10 @@ struct Place {
     parent: Option<usize>,
 }
 
-/// Which node serves a host.
+/// Which aggregator serves a host.
 #[derive(Clone, Debug)]
 enum Homes {
-    /// This many neighbouring hosts for each of the first nodes.
+    /// This many neighbouring hosts for each of the first aggregators.
     Blocks(u32),
     /// By host.
     Table(Vec<usize>),
@@ -52,8 +52,8 @@ enum Homes {
 impl Layout {
     /// The tree of a regular fabric.
     ///
-    /// Fat tree: the first switch of each level above every block of hosts, so that each child of a
-    /// node is one link away. Dragonfly: every router; its parent is the first router of its group, and
+    /// Fat tree: the first switch of each level above every block of hosts, so that each child of an
+    /// aggregator is one link away. Dragonfly: every router; its parent is the first router of its group, and
     /// theirs is the first router of all. Torus: every router; its parent is the next router on the path
     /// to the first.
     ///
@@ -99,8 +99,8 @@ impl Layout {
         Self { hosts, nodes: places, homes, view: View::Tree, is_beside_ranks: false }
     }
 
-    /// The same tree with every node in software, on a host of its own: the one that a topology file
-    /// attaches it to, else the last host below it without a node. Nodes that serve no host are left out.
+    /// The same tree with every aggregator in software, on a host of its own: the one that a topology file
+    /// attaches it to, else the last host below it without an aggregator. Aggregators that serve no host are left out.
     ///
     /// # Errors
     /// [`SystemError::NoHostForNode`].
@@ -110,7 +110,7 @@ impl Layout {
         for node in self.nodes.iter().filter(|node| node.vertex.0 < self.hosts) {
             is_free[node.vertex.0 as usize] = false;
         }
-        // The hosts below nodes are nested sets, so a host goes to the lowest node that still needs one.
+        // The hosts below aggregators are nested sets, so a host goes to the lowest aggregator that still needs one.
         for host in (0..self.hosts).rev().filter(|&host| is_free[host as usize]) {
             let above = self.above(Vertex(host));
             if let Some(node) = above.into_iter().find(|&node| self.is_in_switch(node)) {
@@ -123,7 +123,7 @@ impl Layout {
         }
     }
 
-    /// The same tree, if no node is attached to a host.
+    /// The same tree, if no aggregator is attached to a host.
     ///
     /// # Errors
     /// [`SystemError::NodeOnHost`].
@@ -141,12 +141,12 @@ impl Layout {
         self.nodes[node].vertex.0 >= self.hosts
     }
 
-    /// The nodes above a host, the lowest first.
+    /// The aggregators above a host, the lowest first.
     fn above(&self, host: Vertex) -> Vec<usize> {
         std::iter::successors(Some(self.home(host)), |&node| self.nodes[node].parent).collect()
     }
 
-    /// Leaves out nodes with no host below them, such as those of spines that the tree does not use.
+    /// Leaves out aggregators with no host below them, such as those of spines that the tree does not use.
     fn leave_out_idle(&mut self) {
         let mut serves = vec![false; self.nodes.len()];
         for host in (0..self.hosts).map(Vertex) {
@@ -157,8 +157,8 @@ impl Layout {
         self.keep(&serves);
     }
 
-    /// Leaves out the lowest levels of nodes: what they served, the next node above serves. None if no node
-    /// above serves it.
+    /// Leaves out the lowest levels of aggregators: what they served, the next aggregator above serves. None if no
+    /// aggregator above serves it.
     #[must_use]
     pub fn without_lowest(mut self, levels: u32) -> Option<Self> {
         if self.is_managers() {
@@ -182,7 +182,7 @@ impl Layout {
         Some(self)
     }
 
-    /// Keeps these nodes. No host is served by another, and no kept node is below another.
+    /// Keeps these aggregators. No host is served by another, and no kept aggregator is below another.
     fn keep(&mut self, is_kept: &[bool]) {
         let mut kept = 0;
         let places: Vec<usize> = is_kept
@@ -202,7 +202,7 @@ impl Layout {
         }
     }
 
-    /// The tree that the manager would place on the fabric of a topology file: nodes where the file puts
+    /// The tree that the manager would place on the fabric of a topology file: aggregators where the file puts
     /// them, or one at every switch if it names none.
     #[must_use]
     pub fn described(fabric: &Fabric, graph: &Graph) -> Self {
@@ -244,8 +244,8 @@ impl Layout {
         }
     }
 
-    /// Nodes on some hosts of a regular fabric, beside the ranks there, and a manager without a topology file. It makes
-    /// the tree.
+    /// Aggregators on some hosts of a regular fabric, beside the ranks there, and a manager without a topology file. It
+    /// makes the tree.
     ///
     /// # Errors
     /// [`SystemError`], if there are no such hosts.
@@ -265,7 +265,8 @@ impl Layout {
         })
     }
 
-    /// The same on the fabric of a topology file, which the manager has as well. The file's own nodes are left out.
+    /// The same on the fabric of a topology file, which the manager has as well. The file's own aggregators are left
+    /// out.
     ///
     /// # Errors
     /// As [`Layout::beside_ranks`].
@@ -284,7 +285,7 @@ impl Layout {
         Ok(Self { is_beside_ranks: true, ..Self::described(&fabric, graph) })
     }
 
-    /// Whether hosts with a node run ranks as well.
+    /// Whether hosts with an aggregator run ranks as well.
     #[must_use]
     pub fn is_beside_ranks(&self) -> bool {
         self.is_beside_ranks
@@ -296,17 +297,18 @@ impl Layout {
         matches!(self.view, View::Nothing)
     }
 
-    /// The vertex of each node.
+    /// The vertex of each aggregator.
     pub fn vertices(&self) -> impl Iterator<Item = Vertex> + '_ {
         self.nodes.iter().map(|node| node.vertex)
     }
 
-    /// The name of each node.
+    /// The name of each aggregator.
     pub fn node_names(&self) -> impl Iterator<Item = String> + '_ {
         self.nodes.iter().map(|node| node.name.clone())
     }
 
-    /// The machine of each node, as the manager knows it: that of the host beside whose ranks it runs, else its own.
+    /// The machine of each aggregator, as the manager knows it: that of the host beside whose ranks it runs, else its
+    /// own.
     pub fn node_machines(&self) -> impl Iterator<Item = String> + '_ {
         self.nodes.iter().map(|node| match self.is_beside_ranks {
             true => self.host_name(node.vertex),
@@ -364,7 +366,7 @@ impl Layout {
         }
     }
 
-    /// The group of these processes, as the manager would grant it: the subtree of the lowest node above
+    /// The group of these processes, as the manager would grant it: the subtree of the lowest aggregator above
     /// all of them, with children in the order of their first process.
     ///
     /// # Panics
@@ -404,7 +406,7 @@ fn hosts_of(fabric: &Fabric) -> Vec<String> {
     hosts.map(|(_, vertex)| vertex.name.clone()).collect()
 }
 
-/// The hosts among `names` that run a node beside their ranks.
+/// The hosts among `names` that run an aggregator beside their ranks.
 fn chosen(names: &[String], beside: &BesideRanks) -> Result<Vec<u32>, SystemError> {
     let has = names.len() as u32;
     match beside {
@@ -477,7 +479,7 @@ fn list(root: usize, children: &BTreeMap<usize, Vec<Child>>) -> GroupPlan {
     GroupPlan { nodes }
 }
 
-/// One node at each switch of `switches`, a list for each level from below.
+/// One aggregator at each switch of `switches`, a list for each level from below.
 fn fat_tree_places(switches: &[Vec<Vertex>]) -> Vec<Place> {
     let mut places = Vec::new();
     let mut first = 0;

@@ -28,7 +28,7 @@ impl SystemPlan {
     }
 
     /// The same without the aggregation nodes of the lowest `levels` levels, whose children go to the next
-    /// node above; none if no node would be left, or there are none.
+    /// aggregator above; none if no aggregator would be left, or there are none.
     ///
     /// # Errors
     /// [`SystemError`].
@@ -40,7 +40,7 @@ impl SystemPlan {
         }
     }
 
-    /// Puts the nodes into switches or on hosts.
+    /// Puts the aggregators into switches or on hosts.
     fn completed(
         preset: &Preset,
         wiring: Wiring,
@@ -107,7 +107,7 @@ pub struct Nodes {
     pub names: Vec<String>,
 }
 
-/// The fabric of a preset, and where the switches are that may have nodes; none without nodes.
+/// The fabric of a preset, and where the switches are that may have aggregators; none without aggregators.
 fn placed(preset: &Preset) -> Result<(Wiring, Option<Layout>), SystemError> {
     let wiring = match &preset.fabric {
         FabricShape::FatTree { down, up } => Wiring::FatTree(FatTree::new(down, up)),

@@ -79,7 +79,8 @@ impl<D: Data> World<D> {
         while self.aggregators[id.index()].node.poll_event().is_some() {}
     }
 
-    /// Occupies the node's engine for `cost` with a packet that can be seen at `seen_at`. Returns when it is reduced.
+    /// Occupies the aggregator's engine for `cost` with a packet that can be seen at `seen_at`. Returns when it is
+    /// reduced.
     fn node_takes(&mut self, seen_at: Picos, id: AggregatorId, cost: Picos) -> Picos {
         let Aggregator { engines, core_of, .. } = &mut self.aggregators[id.index()];
         let core_free_at =
@@ -94,7 +95,8 @@ impl<D: Data> World<D> {
         reduced_at
     }
 
-    /// Occupies the node's engine for `cost` with a copy of a result that is there at `ready`. Returns when it leaves.
+    /// Occupies the aggregator's engine for `cost` with a copy of a result that is there at `ready`. Returns when it
+    /// leaves.
     pub(super) fn node_replies(&mut self, ready: Picos, id: AggregatorId, cost: Picos) -> Picos {
         let Aggregator { engines, core_of, .. } = &mut self.aggregators[id.index()];
         let core_free_at =

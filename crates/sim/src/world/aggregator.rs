@@ -36,11 +36,11 @@ pub(super) struct Aggregator<D: Data> {
     pub(super) engines: Engines,
     /// When its timer goes off.
     pub(super) timer_at: Option<Picos>,
-    /// The process whose core the node has to share; none if it has a core of its own.
+    /// The process whose core the aggregator has to share; none if it has a core of its own.
     pub(super) core_of: Option<ProcessId>,
 }
 
-/// Until when each engine of a node is busy.
+/// Until when each engine of an aggregator is busy.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Engines {
     pub(super) take_free_at: Picos,

@@ -93,7 +93,7 @@ pub(super) struct NodeCosts {
     pub(super) reply: Linear,
     /// A program that takes short segments of datagrams before the process wakes.
     pub(super) program: Option<ProgramCosts>,
-    /// Taking what comes through the memory of the node's own host, and replying that way.
+    /// Taking what comes through the memory of the aggregator's own host, and replying that way.
     pub(super) take_local: Linear,
     pub(super) reply_local: Linear,
     /// Whether one thread takes packets and sends copies, as in a daemon.

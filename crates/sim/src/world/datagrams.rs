@@ -19,8 +19,8 @@ use tributary_wire::{Capability, GroupId};
 const PORT: NonZeroU16 = NonZeroU16::new(7474).unwrap();
 
 impl<D: Data> World<D> {
-    /// Whether results of groups that ask for it go by the product's multicast, and not by that of switches with nodes
-    /// in them.
+    /// Whether results of groups that ask for it go by the product's multicast, and not by that of switches with
+    /// aggregators in them.
     #[must_use]
     pub fn has_listeners(&self) -> bool {
         self.datagrams.is_some_and(|terms| terms.has_multicast) && self.costs.node.has_one_thread
@@ -33,7 +33,7 @@ impl<D: Data> World<D> {
         self.datagrams.filter(|terms| terms.is_lossy || has_multicast || has_program)
     }
 
-    /// Lets a node's part of a group, just installed, use datagrams.
+    /// Lets an aggregator's part of a group, just installed, use datagrams.
     pub(super) fn use_datagrams(&mut self, id: AggregatorId, edge: Edge, parent: Option<Vertex>) {
         let Some(terms) = self.terms_of(edge.group) else { return };
         self.uses_datagrams = true;
@@ -48,7 +48,7 @@ impl<D: Data> World<D> {
         }
     }
 
-    /// Lets a new member use datagrams, unless its node is on its host.
+    /// Lets a new member use datagrams, unless its aggregator is on its host.
     pub(super) fn offer_datagrams(&mut self, id: MemberId, edge: Edge, is_local: bool) {
         let Some(terms) = self.terms_of(edge.group) else { return };
         let has_multicast = self.groups[edge.group.0 as usize].has_listeners();
@@ -123,7 +123,7 @@ impl<D: Data> World<D> {
         self.drain_member(id, now);
     }
 
-    /// Repeats what is due of a node's.
+    /// Repeats what is due of an aggregator's.
     pub(super) fn node_timer(&mut self, id: AggregatorId) {
         let now = self.events.now();
         let aggregator = &mut self.aggregators[id.index()];
@@ -150,7 +150,7 @@ impl<D: Data> World<D> {
         }
     }
 
-    /// Sets a node's timer, if an earlier one is due than before. Without datagrams it has nothing to repeat.
+    /// Sets an aggregator's timer, if an earlier one is due than before. Without datagrams it has nothing to repeat.
     pub(super) fn set_node_timer(&mut self, id: AggregatorId) {
         let now = self.events.now();
         let aggregator = &mut self.aggregators[id.index()];

@@ -1,4 +1,4 @@
-//! How groups are formed: nodes are installed, and members join.
+//! How groups are formed: aggregators are installed, and members join.
 
 use super::aggregator::Peer;
 use super::group::{
@@ -79,7 +79,7 @@ impl<D: Data> World<D> {
         Ok(members)
     }
 
-    /// Installs one node's part of a group.
+    /// Installs one aggregator's part of a group.
     pub(super) fn install(
         &mut self,
         aggregator: AggregatorId,

@@ -24,7 +24,7 @@ pub enum SetupError {
     /// An aggregation node refused its part of the group.
     #[error("aggregation node {node} refused: {fault}")]
     Node {
-        /// Which node.
+        /// Which aggregator.
         node: u32,
         /// Why.
         fault: InstallError,
@@ -50,11 +50,11 @@ pub struct Terms {
 /// The plan of a group, made without a manager.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupPlan {
-    /// The nodes, each before those below it.
+    /// The aggregators, each before those below it.
     pub nodes: Vec<NodePlan>,
 }
 
-/// One node of a group.
+/// One aggregator of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodePlan {
     /// The aggregation node.
@@ -65,10 +65,10 @@ pub struct NodePlan {
     pub children: Vec<ChildPlan>,
 }
 
-/// One child of a node of a group.
+/// One child of an aggregator of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChildPlan {
-    /// The node at that position in the plan.
+    /// The aggregator at that position in the plan.
     Node(usize),
     /// A process.
     Process(ProcessId),
@@ -94,7 +94,7 @@ impl GroupPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Multicast {
     No,
-    /// By the switches with nodes in them, beside reliable copies.
+    /// By the switches with aggregators in them, beside reliable copies.
     BySwitches,
     /// To an address, with reliable copies on demand.
     ToAddress,
@@ -128,7 +128,7 @@ impl CopyNode {
     }
 }
 
-/// The edge from a node to its parent in a group.
+/// The edge from an aggregator to its parent in a group.
 pub(super) struct Upward {
     pub(super) parent: AggregatorId,
     pub(super) child: ChildIndex,
@@ -146,7 +146,7 @@ impl Group {
         Self { multicast, listeners, is_planted: false, copies, positions: BTreeMap::new() }
     }
 
-    /// Whether switches copy results for members, so that a member may be ahead of its node.
+    /// Whether switches copy results for members, so that a member may be ahead of its aggregator.
     pub(super) fn has_multicast(&self) -> bool {
         self.multicast == Multicast::BySwitches
     }
@@ -162,7 +162,7 @@ impl Group {
 
     /// Makes the tree of an address, before the first result goes there.
     pub(super) fn plant(&mut self, routes: impl FnOnce(&[(Listener, Vertex)]) -> Vec<CopyNode>) {
-        // The nodes' own positions are those of switches with nodes in them.
+        // The aggregators' own positions are those of switches with aggregators in them.
         if !core::mem::replace(&mut self.is_planted, true) {
             self.copies = routes(&self.listeners);
         }
@@ -186,7 +186,7 @@ impl Group {
     }
 }
 
-/// The members at or below each child of each node, numbered depth first.
+/// The members at or below each child of each aggregator, numbered depth first.
 pub(super) fn member_ranges(plan: &GroupPlan) -> Vec<Vec<core::ops::Range<EndpointId>>> {
     let mut counts = vec![0_u32; plan.nodes.len()];
     for (node, part) in plan.nodes.iter().enumerate().rev() {

@@ -1,7 +1,7 @@
-//! Datagrams of groups whose nodes run on hosts, and their results by multicast, as in the product.
+//! Datagrams of groups whose aggregators run on hosts, and their results by multicast, as in the product.
 //!
 //! Results to a group's address leave the root once. Each switch passes them on over every link behind which somebody
-//! listens. A member that listens says so to its node, which then leaves out the reliable copy.
+//! listens. A member that listens says so to its aggregator, which then leaves out the reliable copy.
 
 use tributary_protocol::endpoint::ShortVectors;
 use tributary_protocol::node::PortId;
@@ -22,7 +22,7 @@ pub(super) struct DatagramTerms {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Listener {
     Member(MemberId),
-    /// A node below the root, with its port to the node above.
+    /// An aggregator below the root, with its port to the aggregator above.
     Node(AggregatorId, PortId),
 }
 

@@ -14,7 +14,7 @@ pub enum RunError {
     /// An aggregation node refused a frame.
     #[error("aggregation node {node} refused a frame: {fault}")]
     Node {
-        /// Which node.
+        /// Which aggregator.
         node: u32,
         /// Why.
         fault: node::FrameError,

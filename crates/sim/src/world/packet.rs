@@ -35,7 +35,7 @@ pub(super) enum Cargo {
     },
     /// A frame to a member.
     ToMember { member: MemberId, frame: FrameId, carrier: Carrier, is_last: bool },
-    /// A result in the fabric's multicast tree, at the tree's node `node`.
+    /// A result in the fabric's multicast tree, at the tree's aggregator `node`.
     Copy { group: u32, node: u32, frame: FrameId, is_last: bool },
     /// A packet of a message between ranks.
     Message { transfer: TransferId, kind: PacketKind },

@@ -19,7 +19,7 @@ pub trait Data {
     /// A member's vector.
     type Vector: Default;
 
-    /// Reserves memory on a node: of a group, or of a tree's streams, which has it once.
+    /// Reserves memory on an aggregator: of a group, or of a tree's streams, which has it once.
     fn allocate(arenas: &mut Self::Arenas, arena: Arena);
 
     /// The payload at `place`.
@@ -75,7 +75,7 @@ impl Data for NoPayload {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealPayload;
 
-/// The arenas of one node.
+/// The arenas of one aggregator.
 #[derive(Debug, Default)]
 pub struct Arenas(BTreeMap<ArenaId, ArenaMemory>);
 

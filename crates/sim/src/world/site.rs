@@ -21,7 +21,7 @@ use super::state::World;
 
 /// A manager, and the aggregation nodes by their numbers and addresses.
 ///
-/// Messages between the manager and the nodes take no time here, because benchmarks do not measure the
+/// Messages between the manager and the aggregators take no time here, because benchmarks do not measure the
 /// set-up of groups.
 pub struct Site {
     manager: Manager,
@@ -46,7 +46,7 @@ impl Site {
     /// operations.
     ///
     /// # Panics
-    /// If two nodes have one name.
+    /// If two aggregators have one name.
     #[must_use]
     pub fn new(
         fabric: Fabric,
@@ -86,7 +86,7 @@ impl<D: Data> World<D> {
     /// sets it up if it is granted. Returns the members in the order of the request.
     ///
     /// # Errors
-    /// [`SetupError::Refused`] if the manager or a node of the tree refuses. The group then holds no
+    /// [`SetupError::Refused`] if the manager or an aggregator of the tree refuses. The group then holds no
     /// resources.
     pub fn request_group(
         &mut self,
