@@ -1,7 +1,7 @@
 //! How long one small sum takes through aggregation nodes of this process.
 //!
-//! One thread plays every member and only polls; each node has its data thread. So a tree of one
-//! node needs two cores, and deeper trees on two cores show what sharing them costs. Prints
+//! One thread plays every member and only polls; each aggregator has its data thread. So a tree of one
+//! aggregator needs two cores, and deeper trees on two cores show what sharing them costs. Prints
 //! quartiles in microseconds: `cargo bench -p tributary-daemon`.
 #![allow(clippy::unwrap_used, reason = "a measurement that can't go on fails here")]
 #![allow(clippy::print_stdout, reason = "printing is its purpose")]

@@ -34,7 +34,7 @@ const SHORT_FOLDERS: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 const FOLDER_PREFIX: &str = "tributary-";
 const FOLDER_RANDOM_CHARS: usize = 6;
 
-/// How long all nodes may take to register.
+/// How long all aggregators may take to register.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
 const POLL: Duration = Duration::from_millis(2);
@@ -46,22 +46,22 @@ pub struct FabricOptions {
     pub hosts: u32,
     /// Aggregation nodes below the root; with none, hosts are children of the root.
     pub leaves: u16,
-    /// Whether nodes take links over shared memory besides TCP.
+    /// Whether aggregators take links over shared memory besides TCP.
     pub shared_memory: bool,
-    /// How long a node polls after its last frame before it sleeps.
+    /// How long an aggregator polls after its last frame before it sleeps.
     pub spin: Duration,
-    /// Longest segment that nodes send by datagram; 0 for no datagrams at all.
+    /// Longest segment that aggregators send by datagram; 0 for no datagrams at all.
     pub datagram_payload_max_bytes: u32,
-    /// Whether nodes take short segments inside the kernel.
+    /// Whether aggregators take short segments inside the kernel.
     pub kernel: KernelOptions,
-    /// The limits of each node.
+    /// The limits of each aggregator.
     pub node_limits: NodeLimits,
     /// The manager's limits.
     pub manager_limits: ManagerConfig,
 }
 
 impl Default for FabricOptions {
-    /// Two hosts under a tree of two levels. Nodes sleep at once, because they share the cores with
+    /// Two hosts under a tree of two levels. Aggregators sleep at once, because they share the cores with
     /// the ranks, which need them more.
     fn default() -> Self {
         Self {
@@ -89,7 +89,7 @@ pub enum StartError {
         /// The limit.
         max: u32,
     },
-    /// Host and node names collide.
+    /// Host and aggregator names collide.
     #[error(transparent)]
     Fabric(#[from] FabricError),
     /// The private folder can't be made.
@@ -101,7 +101,7 @@ pub enum StartError {
     /// The manager did not start.
     #[error("manager: {0}")]
     Manager(#[from] ManagerError),
-    /// A node did not start.
+    /// An aggregator did not start.
     #[error("aggregation node {name}: {source}")]
     Node {
         /// Which.
@@ -117,7 +117,7 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
-    /// Not every node registered in time.
+    /// Not every aggregator registered in time.
     #[error("{registered} of {expected} aggregation nodes registered within {READY_WITHIN:?}")]
     NotReady {
         /// How many did.
@@ -130,7 +130,7 @@ pub enum StartError {
 /// Most hosts one machine acts as.
 const HOSTS_MAX: u32 = 65_536;
 
-/// A running manager with its nodes. Dropping it stops them and removes its folder.
+/// A running manager with its aggregators. Dropping it stops them and removes its folder.
 pub struct Fabric {
     manager: SocketAddr,
     nodes: Vec<RunningNode>,
@@ -150,7 +150,7 @@ struct RunningNode {
 }
 
 impl Fabric {
-    /// Starts the manager and its nodes on loopback, and returns once all have registered.
+    /// Starts the manager and its aggregators on loopback, and returns once all have registered.
     ///
     /// # Errors
     /// If any of them can't be started; nothing is left behind.
@@ -202,7 +202,7 @@ impl Fabric {
         &self.token_file
     }
 
-    /// The address at which a node serves its metrics.
+    /// The address at which an aggregator serves its metrics.
     #[must_use]
     pub fn metrics_address(&self, node: &str) -> Option<SocketAddr> {
         self.nodes.iter().find(|running| running.name == node)?.metrics
@@ -214,7 +214,7 @@ impl Fabric {
         self.watch.status()
     }
 
-    /// Stops one node, as an operator would; false if there is none of that name.
+    /// Stops one aggregator, as an operator would; false if there is none of that name.
     pub fn stop_node(&mut self, name: &str) -> bool {
         let Some(at) = self.nodes.iter().position(|node| node.name == name) else { return false };
         self.nodes.remove(at).stop();

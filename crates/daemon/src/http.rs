@@ -220,7 +220,7 @@ async fn serve_requests(
         }
     };
     if let Err(error) = outcome {
-        // A node or job that dies ends its stream this way, which is no fault of this daemon.
+        // An aggregator or job that dies ends its stream this way, which is no fault of this daemon.
         tracing::debug!(%error, "control connection");
     }
 }

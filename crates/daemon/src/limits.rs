@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the limit on open files to the hard limit, because every child of a node and every job of
+/// Raises the limit on open files to the hard limit, because every child of an aggregator and every job of
 /// a manager needs a descriptor. Returns the new limit, or `None` if there is none. For daemons
 /// that have a process of their own: child processes inherit the limit, and some programs can't
 /// handle descriptors beyond 1,023 (`select`).

@@ -4,8 +4,8 @@
 //! by unacknowledged data, whatever the processes do meanwhile. If the other process hangs while
 //! its host lives, it stops sending its ticks, and a silence shows that.
 //!
-//! A manager loses patience with a node soon: jobs wait for one that stands still, and go on in
-//! another tree when it is given up. A node is patient with its manager: nobody waits for that.
+//! A manager loses patience with an aggregator soon: jobs wait for one that stands still, and go on in
+//! another tree when it is given up. An aggregator is patient with its manager: nobody waits for that.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use tributary_transport::{HostProbes, OsError};
 /// Both sides send something at least this often.
 pub(crate) const TICK: Duration = Duration::from_millis(200);
 
-/// A node that sends nothing for so many ticks of the manager has failed. Counted in ticks, because a
+/// An aggregator that sends nothing for so many ticks of the manager has failed. Counted in ticks, because a
 /// clock also advances while the manager itself gets no core. Less than the 1.4 s after which members
-/// give their node up (`protocol::endpoint::Patience`), so that they are not granted it again.
+/// give their aggregator up (`protocol::endpoint::Patience`), so that they are not granted it again.
 pub(crate) const NODE_SILENT_TICKS_MAX: u32 = 5;
 
 /// A manager that sends nothing for so long has failed. Polling ranks on a crowded host have kept a

@@ -1,6 +1,6 @@
 //! The manager's HTTP service around [`tributary_manager`].
 //!
-//! Owns the connections and the clock, and delivers orders to nodes. Decides nothing: every request
+//! Owns the connections and the clock, and delivers orders to aggregators. Decides nothing: every request
 //! becomes an input of the state machine, and every output goes to the connection that waits for
 //! it. `docs/control.md` describes paths and bodies.
 //!
@@ -32,13 +32,13 @@ use service::Service;
 pub use tenants::{Tenant, TenantsError, load_tenants};
 use tributary_transport::token::Token;
 
-/// Interval at which the manager checks its deadlines and whether ticks to nodes are due.
+/// Interval at which the manager checks its deadlines and whether ticks to aggregators are due.
 const TICK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Options of a manager.
 #[derive(Debug)]
 pub struct ManagerOptions {
-    /// The operator's tokens, which nodes and people who run the fabric present, and jobs may; and readers'.
+    /// The operator's tokens, which aggregators and people who run the fabric present, and jobs may; and readers'.
     pub tokens: Tokens,
     /// The tenants, which may have jobs besides the operator.
     pub tenants: Vec<Tenant>,
@@ -81,7 +81,7 @@ impl Watch {
 }
 
 impl Manager {
-    /// A manager without nodes and jobs, which will serve until `shutdown`.
+    /// A manager without aggregators and jobs, which will serve until `shutdown`.
     ///
     /// # Errors
     /// If the kernel gives no random bytes.
@@ -103,7 +103,7 @@ impl Manager {
         Watch(Arc::clone(&self.service))
     }
 
-    /// Serves until asked to stop. Then it closes the connections of nodes and jobs.
+    /// Serves until asked to stop. Then it closes the connections of aggregators and jobs.
     pub async fn serve(self, listener: TcpListener) {
         if let Ok(address) = listener.local_addr() {
             tracing::info!(%address, "manager listens");

@@ -60,10 +60,10 @@ const GREETING_WITHIN: Duration = Duration::from_secs(2);
 /// Only this user's processes may connect over shared memory.
 const SOCKET_MODE: u32 = 0o600;
 
-/// Options of a node.
+/// Options of an aggregator.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
-    /// Its name in the fabric description; unique among living nodes.
+    /// Its name in the fabric description; unique among living aggregators.
     pub name: String,
     /// `host:port` of the manager.
     pub manager: String,
@@ -87,7 +87,7 @@ pub struct NodeOptions {
     pub kernel: KernelOptions,
 }
 
-/// Limits of a node.
+/// Limits of an aggregator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeLimits {
     /// The versions of frames that it speaks.
@@ -126,7 +126,7 @@ impl Default for NodeLimits {
     }
 }
 
-/// Why a node did not start, or stopped by itself.
+/// Why an aggregator did not start, or stopped by itself.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
@@ -175,7 +175,7 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> NodeError {
     move |source| NodeError::System { what, source }
 }
 
-/// A node that listens and is not registered yet.
+/// An aggregator that listens and is not registered yet.
 pub struct Node {
     options: NodeOptions,
     address: NodeAddress,
@@ -187,7 +187,7 @@ pub struct Node {
     kernel_state: KernelState,
 }
 
-/// Runs a node until asked to stop.
+/// Runs an aggregator until asked to stop.
 ///
 /// # Errors
 /// If it can't be started, or its event loop fails.
@@ -196,7 +196,7 @@ pub fn run(options: NodeOptions, shutdown: &Shutdown) -> Result<(), NodeError> {
 }
 
 impl Node {
-    /// Makes a node's listeners.
+    /// Makes an aggregator's listeners.
     ///
     /// # Errors
     /// If a listener can't be made, or its address can't be advertised.
@@ -347,7 +347,7 @@ struct OutsideMeters {
     unqueued: UnqueuedMeter,
 }
 
-/// What a node answers: its metrics, and whether it is well.
+/// What an aggregator answers: its metrics, and whether it is well.
 fn calls(
     registry: &Registry,
     outside: OutsideMeters,
@@ -420,7 +420,7 @@ fn registration(node: &Node) -> NodeRegistration {
 }
 
 impl NodeLimits {
-    /// Limits of streams, with no more trees than fit into half of the payload memory. So a node
+    /// Limits of streams, with no more trees than fit into half of the payload memory. So an aggregator
     /// with little memory still serves groups, without streams.
     fn streams_that_fit(&self) -> StreamLimits {
         let per_tree = arenas::arena_bytes(&self.streams.arena(TreeId(0), self.radix)).max(1);

@@ -25,7 +25,7 @@ const WITHIN: Duration = Duration::from_secs(10);
 /// Bytes of bodies that one tenant may have in a daemon at once: eight of the longest requests for a group.
 const TENANT_BYTES_MAX: usize = 32 << 20;
 
-/// As above, of the operator: four of the longest offers of a node.
+/// As above, of the operator: four of the longest offers of an aggregator.
 const OPERATOR_BYTES_MAX: usize = 256 << 20;
 
 /// Room for the bodies of one party. Clones share it.

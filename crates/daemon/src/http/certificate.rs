@@ -2,7 +2,7 @@
 //!
 //! The certificate is a pure function of the token: the key pair is derived from it
 //! ([`tributary_transport::token::Identity`]), every other field is fixed, and Ed25519 signs
-//! without randomness. So it is stored nowhere, and the manager and all nodes of one token present
+//! without randomness. So it is stored nowhere, and the manager and all aggregators of one token present
 //! the same certificate, also after a restart.
 
 use std::collections::HashMap;

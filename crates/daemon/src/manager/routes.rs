@@ -21,7 +21,7 @@ use crate::http::answer::{Refused, parse};
 use crate::http::bodies::{BodyLimits, read_body};
 use crate::page::Visitors;
 
-/// Longest offer of a node: 65,536 groups, each with a few dozen children.
+/// Longest offer of an aggregator: 65,536 groups, each with a few dozen children.
 const OFFER_BYTES_MAX: usize = 64 << 20;
 
 /// Longest other body: a group of as many endpoints as a manager allows, with host names of 60 bytes.
@@ -40,7 +40,7 @@ pub(super) fn of_all(service: &Arc<Service>, visitors: Arc<Visitors>) -> Router 
         .route("/v1/page/codes", post(draw_code))
         .route_layer(from_fn(readers_only))
         .with_state(visitors);
-    // A node's offer is longer than all else, and has a limit of its own.
+    // An aggregator's offer is longer than all else, and has a limit of its own.
     let longest = |bytes_max| from_fn_with_state(BodyLimits::up_to(bytes_max), read_body);
     let calls = calls.merge(codes).route_layer(longest(BODY_BYTES_MAX));
     let offers = Router::new()

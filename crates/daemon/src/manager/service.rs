@@ -28,7 +28,7 @@ use crate::liveness::{NODE_SILENT_TICKS_MAX, TICK};
 use crate::shutdown::Shutdown;
 use tributary_transport::token::random_bytes;
 
-/// Most orders queued for a node. A node that leaves so many unread is dropped.
+/// Most orders queued for an aggregator. An aggregator that leaves so many unread is dropped.
 const ORDERS_MAX: usize = 4096;
 
 /// Longest name or label in a line of the log, in bytes.
@@ -42,7 +42,7 @@ type Decision = Result<GroupGrant, GroupError>;
 pub(super) struct Service {
     metrics: Metrics,
     started: Instant,
-    /// While stopping, nodes that disconnect are not logged.
+    /// While stopping, aggregators that disconnect are not logged.
     shutdown: Shutdown,
     /// A group that waits for so long is logged; none if it never is.
     late_after: Option<Duration>,
@@ -71,12 +71,12 @@ fn log_late(late: &LateGroup) {
     tracing::warn!(%group, %job, label, late, "waiting for {what} for {:.1} s", *waited_ms as f64 / 1e3);
 }
 
-/// What nodes have done so far.
+/// What aggregators have done so far.
 #[derive(Debug, Serialize)]
 pub(super) struct Counts {
     /// Milliseconds since this manager started.
     at_ms: u64,
-    /// Nodes that have told of none are left out.
+    /// Aggregators that have told of none are left out.
     nodes: BTreeMap<NodeId, NodeCounts>,
 }
 
@@ -84,7 +84,7 @@ struct NodeConnection {
     lines: Lines,
     /// Ticks since its last message.
     silent_ticks: u32,
-    /// As it told last; none from nodes of older versions.
+    /// As it told last; none from aggregators of older versions.
     counts: Option<NodeCounts>,
 }
 
@@ -123,7 +123,7 @@ impl Service {
         })
     }
 
-    /// Registers a node. The answer stays open and carries the node's orders.
+    /// Registers an aggregator. The answer stays open and carries the aggregator's orders.
     pub(super) fn register(self: &Arc<Self>, offer: NodeOffer) -> Result<Response, RegisterError> {
         let (name, groups) = (offer.registration.name.clone(), offer.holds.len());
         let mut core = self.lock();
@@ -140,7 +140,7 @@ impl Service {
         Ok(response)
     }
 
-    /// Handles a node's events in order, up to the first that the state machine refuses.
+    /// Handles an aggregator's events in order, up to the first that the state machine refuses.
     pub(super) fn take_events(
         &self,
         node: NodeId,
@@ -161,13 +161,13 @@ impl Service {
         outcome
     }
 
-    /// Notes what a node's groups wait for.
+    /// Notes what an aggregator's groups wait for.
     pub(super) fn take_waits(&self, node: NodeId, waits: Vec<GroupWait>) {
         let now = self.now();
         self.lock().machine.note_waits(now, node, waits);
     }
 
-    /// Keeps what a node says that it has done.
+    /// Keeps what an aggregator says that it has done.
     pub(super) fn take_counts(&self, node: NodeId, counts: NodeCounts) -> Result<(), EventError> {
         let mut core = self.lock();
         let connection = core.nodes.get_mut(&node).ok_or(EventError::UnknownNode { node })?;
@@ -175,7 +175,7 @@ impl Service {
         Ok(())
     }
 
-    /// What nodes have done.
+    /// What aggregators have done.
     pub(super) fn counts(&self) -> Counts {
         let core = self.lock();
         let told =
@@ -194,7 +194,7 @@ impl Service {
         self.shutdown.requested().await;
     }
 
-    /// Moves a node's groups away.
+    /// Moves an aggregator's groups away.
     pub(super) fn drain(&self, request: &DrainRequest) -> Result<Drained, DrainError> {
         let mut core = self.lock();
         let drained = core.machine.drain_node(request)?;
@@ -255,13 +255,13 @@ impl Service {
         Ok(receiver)
     }
 
-    /// The fabric, without what nodes have done: it changes only when something happens.
+    /// The fabric, without what aggregators have done: it changes only when something happens.
     pub(super) fn fabric(&self, caller: &Caller) -> Status {
         let now = self.now();
         self.lock().machine.visible_status(now, caller)
     }
 
-    /// What `caller` may see of the fabric now; an operator also sees what nodes have done for all.
+    /// What `caller` may see of the fabric now; an operator also sees what aggregators have done for all.
     pub(super) fn status(&self, caller: &Caller) -> Status {
         let mut status = self.fabric(caller);
         if *caller == Caller::Operator {
@@ -280,7 +280,7 @@ impl Service {
         self.metrics.render(core.machine.stats(), &core.machine.status(now))
     }
 
-    /// Checks deadlines, sends ticks to nodes, and drops nodes that are silent for too long.
+    /// Checks deadlines, sends ticks to aggregators, and drops aggregators that are silent for too long.
     pub(super) fn tick(&self) {
         let now = self.now();
         let mut core = self.lock();
@@ -294,7 +294,7 @@ impl Service {
             let tick = line(&NodeOrder::Tick);
             for connection in core.nodes.values_mut() {
                 connection.silent_ticks += 1;
-                // If the channel is full, the node does not read; its silence then ends it.
+                // If the channel is full, the aggregator does not read; its silence then ends it.
                 let _ = connection.lines.try_send(tick.clone());
             }
         }
@@ -347,13 +347,13 @@ impl Service {
 }
 
 impl Core {
-    /// Delivers the machine's outputs to nodes and jobs.
+    /// Delivers the machine's outputs to aggregators and jobs.
     fn deliver(&mut self) {
         while let Some((node, order)) = self.machine.poll_order() {
             let Some(connection) = self.nodes.get(&node) else { continue };
             if connection.lines.try_send(line(&order)).is_err() {
                 // It would miss an order. Ending its answer makes it register again, and the
-                // machine handles that like any node that disconnects.
+                // machine handles that like any aggregator that disconnects.
                 tracing::warn!(%node, "aggregation node takes no orders");
                 self.nodes.remove(&node);
             }

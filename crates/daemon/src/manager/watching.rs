@@ -1,6 +1,7 @@
 //! The fabric as a stream of server-sent events, for the page.
 //!
-//! `fabric` is the status, sent at the start and whenever it changes. `counts` is what nodes have done, once a second.
+//! `fabric` is the status, sent at the start and whenever it changes. `counts` is what aggregators have done, once a
+//! second.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the manager is told of the node's work. The event loop writes it, the control thread reads it.
+//! What the manager is told of the aggregator's work. The event loop writes it, the control thread reads it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

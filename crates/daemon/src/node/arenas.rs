@@ -1,7 +1,7 @@
 //! Payload memory. Each group has an arena, allocated when the group is installed. Each tree has an
 //! arena for streams, allocated with the first group that may stream there and never released.
 //!
-//! Owns all memory of contributions and results on this node, and applies the reduction kernels to
+//! Owns all memory of contributions and results on this aggregator, and applies the reduction kernels to
 //! it when the protocol machine asks. Knows nothing of links or of the order of contributions.
 
 use memmap2::MmapMut;
@@ -16,7 +16,7 @@ const ALIGN_BYTES: usize = 64;
 const OPERATORS: usize = Operator::ALL.len() + 1;
 const DATATYPES: usize = Datatype::ALL.len() + 1;
 
-/// All payload memory of this node.
+/// All payload memory of this aggregator.
 pub(super) struct Arenas {
     /// Indexed by group, whose numbers the manager keeps small and dense.
     groups: Vec<Option<Memory>>,
@@ -33,7 +33,7 @@ pub(super) struct Arenas {
 /// Why an arena was not allocated.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AllocateError {
-    /// The node's own limit.
+    /// The aggregator's own limit.
     #[error("needs {needed_bytes} bytes of payload memory, {free_bytes} of {max_bytes} are free")]
     Exhausted { needed_bytes: u64, free_bytes: u64, max_bytes: u64 },
     /// The operating system.

@@ -1,7 +1,7 @@
 //! HTTP calls to the manager over TLS, on one persistent connection.
 //!
 //! Uses tokio instead of a blocking client, because the stream of orders never ends: it is read
-//! with a deadline per line, and dropped at once when the node stops.
+//! with a deadline per line, and dropped at once when the aggregator stops.
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};

@@ -14,7 +14,7 @@ use super::links::AnyLink;
 /// Most orders queued for the event loop.
 const COMMANDS_MAX: usize = 256;
 
-/// Most answers queued for the control session, per group the node can have.
+/// Most answers queued for the control session, per group the aggregator can have.
 const ANSWERS_PER_GROUP: usize = 4;
 
 /// Pause before offering a command again when the queue is full.
@@ -67,7 +67,7 @@ impl Answers {
     /// Queues an answer. A group causes three at most (installed, failed, ended), and the manager
     /// reuses its number only after it has seen the last, so the queue is long enough.
     pub(super) fn push(&self, event: NodeEvent) {
-        // A closed queue means that the node is stopping, and with it every group.
+        // A closed queue means that the aggregator is stopping, and with it every group.
         if let Err(mpsc::error::TrySendError::Full(event)) = self.events.try_send(event) {
             tracing::error!("answer to the manager is lost: {event:?}");
         }

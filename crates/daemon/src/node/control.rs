@@ -1,6 +1,6 @@
-//! The node's session with the manager: registers, and then takes orders, reports and surveys at once.
+//! The aggregator's session with the manager: registers, and then takes orders, reports and surveys at once.
 //!
-//! Groups outlive a session: they need no manager. The node tells the next one what it holds
+//! Groups outlive a session: they need no manager. The aggregator tells the next one what it holds
 //! ([`InstalledGroups`]), and that one orders what it does not want to be removed.
 
 mod error;
@@ -29,7 +29,7 @@ use reports::Reporter;
 use surveys::Surveyor;
 use tributary_transport::token::Token;
 
-/// Pauses before the node registers again: the first, and the longest after doubling.
+/// Pauses before the aggregator registers again: the first, and the longest after doubling.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
@@ -44,7 +44,7 @@ pub(super) struct Control {
     pub(super) waits: watch::Receiver<Vec<GroupWait>>,
     pub(super) installed_groups: InstalledGroups,
     pub(super) activity: Arc<Activity>,
-    /// Whether a manager has the node registered.
+    /// Whether a manager has the aggregator registered.
     pub(super) is_registered: Arc<AtomicBool>,
     pub(super) shutdown: Shutdown,
 }
@@ -75,7 +75,7 @@ impl Control {
                 pause = RETRY_MIN;
                 is_outage_logged = false;
             }
-            // While stopping, a node may outlive its manager for a moment.
+            // While stopping, an aggregator may outlive its manager for a moment.
             if !is_outage_logged && !self.shutdown.is_requested() {
                 tracing::warn!("no manager: {error}; trying again until there is one");
                 is_outage_logged = true;

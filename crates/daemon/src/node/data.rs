@@ -57,7 +57,7 @@ const FIRST_PORT: usize = 4;
 /// them has something.
 const DIRECT_TCP_MAX: usize = 2;
 
-/// Timeout of the graceful close of all links when the node stops.
+/// Timeout of the graceful close of all links when the aggregator stops.
 const STOP_WITHIN: Duration = Duration::from_millis(300);
 
 /// How long a lingering link may take to deliver its final frames.
@@ -204,7 +204,7 @@ impl DataLoop {
 
     /// Runs until asked to stop, then aborts every group and closes gracefully.
     pub(super) fn run(mut self) -> io::Result<()> {
-        // A polling node is never woken, and gives up its core by yielding. With a shorter time
+        // A polling aggregator is never woken, and gives up its core by yielding. With a shorter time
         // slice than the ranks' it would get the core back before they have run.
         if self.spin.is_zero()
             && let Err(error) = scheduling::ask_for_short_slices()

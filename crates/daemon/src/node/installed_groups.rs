@@ -1,4 +1,4 @@
-//! The groups that this node holds, as the next manager has to be told of them.
+//! The groups that this aggregator holds, as the next manager has to be told of them.
 //!
 //! Follows orders and answers as they pass between the session and the event loop.
 
@@ -14,7 +14,7 @@ use super::commands::Command;
 /// Names a group and its incarnation.
 type Key = (GroupId, Epoch);
 
-/// What the node has of groups. The tasks of a session share it on one thread.
+/// What the aggregator has of groups. The tasks of a session share it on one thread.
 #[derive(Default)]
 pub(super) struct InstalledGroups {
     groups: RefCell<BTreeMap<Key, InstalledGroup>>,

@@ -1,4 +1,4 @@
-//! The node's path inside the kernel: whether there is one, and if not, why not.
+//! The aggregator's path inside the kernel: whether there is one, and if not, why not.
 
 use tributary_kernel_path::{CounterReader, Handover, LoadError, Program};
 use tributary_manager::TEXT_MAX_BYTES;
@@ -14,7 +14,7 @@ pub enum KernelOptions {
     Off,
     /// At these interfaces, where the kernel allows it; else the process takes all.
     Auto(Vec<String>),
-    /// At these interfaces; a node that can't does not start.
+    /// At these interfaces; an aggregator that can't does not start.
     Required(Vec<String>),
 }
 

@@ -1,4 +1,4 @@
-//! The links of one node, by port.
+//! The links of one aggregator, by port.
 //!
 //! Owns the numbering of ports, the bound on their number, and the deadlines of links that have not
 //! joined a group or are about to be closed. Knows nothing of frames.
@@ -126,7 +126,7 @@ struct Deadline {
     generation: u64,
 }
 
-/// Every link of one node.
+/// Every link of one aggregator.
 pub(super) struct Links {
     entries: Vec<Option<Entry>>,
     free: Vec<PortId>,

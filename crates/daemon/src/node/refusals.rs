@@ -6,7 +6,7 @@ use tributary_protocol::node::FrameError;
 use tributary_transport::{AcceptError, ReceiveError};
 use tributary_wire::frame::DecodeError;
 
-/// Why the node closed a peer's link. The metrics' label `reason` names it.
+/// Why the aggregator closed a peer's link. The metrics' label `reason` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     Truncated,
@@ -34,7 +34,7 @@ pub(super) enum Reason {
 pub(super) enum Dropped {
     /// Its group's frames are authenticated, and its code is missing or wrong.
     NotAuthentic,
-    /// It names no edge of this node, or shows another capability than the edge's.
+    /// It names no edge of this aggregator, or shows another capability than the edge's.
     NoEdge,
     /// It comes from another address than the edge's peer announced.
     WrongSource,

@@ -3,15 +3,15 @@
 //! Owns the thread's time slice only: scheduling policy and nice level stay as they are. Knows
 //! nothing of what the thread does.
 //!
-//! A node that shares its cores with ranks (`tributary run`) cannot rely on them to yield to it:
+//! An aggregator that shares its cores with ranks (`tributary run`) cannot rely on them to yield to it:
 //! `sched_yield` hands a core over only within one scheduling group, and a launcher that starts
 //! every rank in a session of its own (MPICH's Hydra) makes each of them a group. Linux lets a
 //! woken thread preempt the running one at once if it asks for the shorter slice
 //! (Documentation/scheduler/sched-eevdf.rst). Its share of the core stays what it was, so computing
-//! ranks lose no more time to the node than before.
+//! ranks lose no more time to the aggregator than before.
 //!
-//! Only nodes that sleep at once use this. A node that polls yields between its polls, and a yield
-//! gives up no more than a slice. With slices of 100 us among slices of milliseconds, a node that
+//! Only aggregators that sleep at once use this. An aggregator that polls yields between its polls, and a yield
+//! gives up no more than a slice. With slices of 100 us among slices of milliseconds, an aggregator that
 //! shared a core with 4 ranks ran 15 time slices per operation of 8 bytes, 11 of them before any
 //! rank had run.
 
@@ -19,11 +19,11 @@ use std::io;
 
 use libc::{SYS_sched_getattr, SYS_sched_setattr, c_long, sched_attr};
 
-/// The slice to ask for, in nanoseconds: the shortest that Linux grants. A node handles a frame in
+/// The slice to ask for, in nanoseconds: the shortest that Linux grants. An aggregator handles a frame in
 /// a few microseconds and then sleeps.
 const SLICE_NS: u64 = 100_000;
 
-/// Why the data thread keeps the default slice. The node works nevertheless, but slower where cores
+/// Why the data thread keeps the default slice. The aggregator works nevertheless, but slower where cores
 /// are shared.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SliceError {

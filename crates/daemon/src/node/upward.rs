@@ -26,7 +26,7 @@ pub(super) enum UpwardError {
     Options(#[from] OptionsError),
 }
 
-/// Connects to the node at `address`: over shared memory if both are on one machine and both offer
+/// Connects to the aggregator at `address`: over shared memory if both are on one machine and both offer
 /// it, else over TCP. Blocks for at most [`CONNECT_WITHIN`] plus the time of a name lookup.
 pub(super) fn connect(
     address: &NodeAddress,

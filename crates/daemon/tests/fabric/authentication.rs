@@ -69,7 +69,7 @@ fn every_path_through_the_tree_is_authenticated() {
         assert!(group.key.is_some());
         let mut members = members(&group, Way::Tcp);
         let sent = |node: &str| metric(&fabric, node, "tributary_node_datagrams_sent_total", "");
-        // The nodes' own links first, then their datagrams.
+        // The aggregators' own links first, then their datagrams.
         eventually("sums by datagram between nodes", || {
             sum_once(&mut members, 1.0);
             ["root", "leaf0", "leaf1"].iter().all(|node| sent(node) > 20.0)
@@ -229,7 +229,7 @@ fn a_flood_from_a_non_member_changes_nothing() {
     });
 }
 
-/// A link to the node that serves the group's first member.
+/// A link to the aggregator that serves the group's first member.
 fn link_to(group: &GroupGrant, key: Option<FrameKey>) -> TcpLink {
     let address = group.endpoints[0].address.tcp.parse().unwrap();
     let mut link = connect_tcp(address, TcpOptions::new(1024).unwrap(), WATCHDOG).unwrap();

@@ -264,7 +264,7 @@ pub(crate) fn status(fabric: &Fabric) -> Status {
     answer.json()
 }
 
-/// One metric of a node, summed over its labels that contain `label`.
+/// One metric of an aggregator, summed over its labels that contain `label`.
 pub(crate) fn metric(fabric: &Fabric, node: &str, name: &str, label: &str) -> f64 {
     let token = token(fabric.token_file());
     let address = fabric.metrics_address(node).unwrap();
@@ -285,7 +285,7 @@ pub(crate) fn metric(fabric: &Fabric, node: &str, name: &str, label: &str) -> f6
     sum
 }
 
-/// How a member reaches its node.
+/// How a member reaches its aggregator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Tcp,

@@ -200,7 +200,7 @@ fn a_lost_root_ends_the_communicator(knobs: &'static [(&'static str, &'static st
     let manager = RunningManager::start((Ipv4Addr::LOCALHOST, 0).into(), &token);
     let address = manager.address;
     let start = |name| start_node(name, address, &token, folder.path());
-    // Without a topology file the first node by name is the root, and the hosts are dealt out below.
+    // Without a topology file the first aggregator by name is the root, and the hosts are dealt out below.
     let others = ["b", "c"].map(start);
     let (lost, lost_thread) = start("a");
     let now = || -> Status { call(address, Some(token.reveal()), "GET", "/v1/status", "").json() };

@@ -73,7 +73,7 @@ impl DatagramMember {
     }
 }
 
-/// A group of two whose members both speak by datagram, below one node.
+/// A group of two whose members both speak by datagram, below one aggregator.
 pub(crate) fn pair(fabric: &Fabric, job: &Job) -> [DatagramMember; 2] {
     let members = further_pair(job);
     assert_eq!(fabric.status().groups.len(), 1);

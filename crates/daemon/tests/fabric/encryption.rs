@@ -1,5 +1,5 @@
 //! Goal: an eavesdropper between a manager and its clients learns no secret.
-//! Method: a proxy that keeps every byte of both directions; a real node and the host library's own
+//! Method: a proxy that keeps every byte of both directions; a real aggregator and the host library's own
 //! client behind it.
 
 use std::io::{Read, Write};

@@ -148,7 +148,7 @@ fn a_lost_node_fails_its_groups_and_its_place_is_free() {
         sum_once(&mut struck, 1.0);
         assert!(fabric.stop_node("leaf1"));
         for member in &mut struck {
-            // Members below the lost node receive its abort or find the link closed.
+            // Members below the lost aggregator receive its abort or find the link closed.
             assert!(member.result().is_err());
         }
         eventually("the group is gone", || status(&fabric).groups.is_empty());

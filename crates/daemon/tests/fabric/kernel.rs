@@ -1,4 +1,4 @@
-//! Nodes that take short segments inside the kernel, at the loopback interface.
+//! Aggregators that take short segments inside the kernel, at the loopback interface.
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ const TAKEN: &str = "tributary_node_kernel_taken_total";
 const RESULTS: &str = "tributary_node_kernel_results_total";
 const GATHERED: &str = "tributary_node_kernel_gathered_total";
 
-/// A fabric whose nodes take short segments inside the kernel; none where that is not permitted, which is
+/// A fabric whose aggregators take short segments inside the kernel; none where that is not permitted, which is
 /// an error with `CI=true`.
 fn fabric() -> Option<Fabric> {
     let kernel = KernelOptions::Required(vec!["lo".to_owned()]);
@@ -264,7 +264,8 @@ fn status_says_what_the_kernel_took() {
     });
 }
 
-/// Starts a node in a thread that lacks capabilities: the program is loaded by the thread that starts the node.
+/// Starts an aggregator in a thread that lacks capabilities: the program is loaded by the thread that starts the
+/// aggregator.
 #[test]
 fn a_node_without_the_capabilities_names_them() {
     guarded(|| {

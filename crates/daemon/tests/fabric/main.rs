@@ -1,4 +1,4 @@
-//! A real manager and real nodes, on loopback, in this process; peers that speak raw frames.
+//! A real manager and real aggregators, on loopback, in this process; peers that speak raw frames.
 
 #![allow(clippy::unwrap_used, reason = "a test that finds no value has failed")]
 

@@ -1,6 +1,6 @@
 //! Peers that break the protocol, while another group keeps it.
 //!
-//! Each case runs while a bystanders' group on the same nodes sums on, and ends with the case's own
+//! Each case runs while a bystanders' group on the same aggregators sums on, and ends with the case's own
 //! counter one higher and every other counter where it was.
 
 use std::io::{Read, Write};
@@ -118,7 +118,7 @@ fn bytes_that_are_no_frames_close_their_link_only() {
         let mut wrong = join;
         wrong[5] = 0xEE;
         send("bad-field", &wrong);
-        // A header that announces more than the node takes.
+        // A header that announces more than the aggregator takes.
         let part = Part {
             shape: Shape::new(Operator::Sum, Datatype::F64, 1 << 17).unwrap(),
             ..part(1, 0)
@@ -272,7 +272,7 @@ fn arbitrary_bytes_at_every_door_disturb_nobody() {
                 bytes[at] ^= 1 << random.random_range(0..8);
             }
             if round % 2 == 0 {
-                // The node may close before everything is written.
+                // The aggregator may close before everything is written.
                 let _ = scene.raw().write_all(&bytes);
             } else {
                 let path = address.shm.as_ref().unwrap();

@@ -11,14 +11,14 @@ use tributary_wire::frame::Message;
 
 use crate::common::*;
 
-/// What nodes and manager do once a second.
+/// What aggregators and manager do once a second.
 const TICK: Duration = Duration::from_secs(1);
 
 fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// The number of descriptors once it has stopped changing: nodes open their connections for events
+/// The number of descriptors once it has stopped changing: aggregators open their connections for events
 /// with their first tick.
 fn descriptors_at_rest() -> usize {
     let (mut count, mut since) = (descriptors(), Instant::now());

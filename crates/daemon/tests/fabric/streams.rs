@@ -1,4 +1,4 @@
-//! Long vectors streamed through real nodes, and groups that compete for the stream lock.
+//! Long vectors streamed through real aggregators, and groups that compete for the stream lock.
 
 use std::env;
 use std::io::{BufRead, BufReader};

@@ -15,7 +15,7 @@ use tributary_wire::control::{JobPlace, Refusal, RefusalCode, Status};
 use crate::common::*;
 use crate::recovery::{RunningManager, nodes, start_node};
 
-/// A manager with tenants `one`, who may hold 10 outstanding operations on a node, and `two`; and a node.
+/// A manager with tenants `one`, who may hold 10 outstanding operations on an aggregator, and `two`; and an aggregator.
 struct Site {
     folder: TempDir,
     operator: Token,
@@ -222,7 +222,7 @@ fn tenants_run_beside_each_other_within_their_limits() {
         manager.stop();
         let manager = RunningManager::with_tenants(address, &operator, tenants(&folder, &operator));
         let site = Site { folder, operator, manager };
-        // Also before the node has told the new manager of that job, and with a secret of one's own.
+        // Also before the aggregator has told the new manager of that job, and with a secret of one's own.
         for secret in [place.secret, two.admission.secret, Capability::default()] {
             let place = JobPlace { secret, ..place };
             let body =

@@ -1,4 +1,4 @@
-//! Nodes and jobs of builds whose frames are one version apart, and further apart.
+//! Aggregators and jobs of builds whose frames are one version apart, and further apart.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -42,7 +42,7 @@ impl Site {
         Job::admit_at(self.address(), self.token.reveal())
     }
 
-    /// Puts a node of another build in the place of the one that is there.
+    /// Puts an aggregator of another build in the place of the one that is there.
     fn put_node(&mut self, frame_versions: Versions) {
         self.end_node();
         let limits = NodeLimits { frame_versions, ..NodeLimits::default() };

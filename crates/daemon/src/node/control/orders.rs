@@ -71,7 +71,7 @@ impl Forwarder<'_> {
         let Some(parent) = &install.parent else { return Ok(Ok(None)) };
         let address = parent.address.clone();
         let allow_shm = self.allow_shm;
-        // Never longer than this node's own limits.
+        // Never longer than this aggregator's own limits.
         let segment = install.payload_max_bytes.min(self.registration.payload_max_bytes);
         let chunk = match (&install.stream, &self.registration.stream) {
             (Some(stream), Some(own)) => stream.terms.chunk_bytes.min(own.terms_max.chunk_bytes),

@@ -1,4 +1,4 @@
-//! What the node says of itself: answers to orders, signs of life, and what it has done.
+//! What the aggregator says of itself: answers to orders, signs of life, and what it has done.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::node::call::{CallError, Caller};
 use crate::node::commands::LoopGone;
 use crate::node::installed_groups::InstalledGroups;
 
-/// Interval at which the manager is told what the node has done.
+/// Interval at which the manager is told what the aggregator has done.
 const COUNTS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Most answers in one call.
@@ -28,7 +28,7 @@ const BATCH_MAX: usize = 256;
 /// Longest answer that is read so that its connection can be used again: calls answer with nothing, or a word.
 const ANSWER_BYTES_MAX: usize = 4096;
 
-/// Tells the manager what the node does.
+/// Tells the manager what the aggregator does.
 pub(super) struct Reporter {
     pub(super) caller: Caller,
     pub(super) node: NodeId,
@@ -74,8 +74,8 @@ impl Reporter {
     }
 }
 
-/// Posts what managers that are older than the call refuse; `false` if this one is. If it has lost the node instead, it
-/// says so when it is told of events.
+/// Posts what managers that are older than the call refuse; `false` if this one is. If it has lost the aggregator
+/// instead, it says so when it is told of events.
 pub(super) async fn post_if_known(
     caller: &mut Caller,
     path: &str,

@@ -159,7 +159,7 @@ impl DataLoop {
             self.multicast.resize(index + 1, None);
         }
         self.multicast[index] = address;
-        // Also if this node can't send: members below it may receive the root's multicast.
+        // Also if this aggregator can't send: members below it may receive the root's multicast.
         let longest_bytes = address.map_or(0, |_| self.datagram_payload_max_bytes);
         self.machine.use_multicast(group, grant.capability, longest_bytes);
     }

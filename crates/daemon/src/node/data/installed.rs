@@ -1,11 +1,11 @@
-//! The groups installed on this node, and the keys of those whose frames are authenticated.
+//! The groups installed on this aggregator, and the keys of those whose frames are authenticated.
 
 use tributary_transport::{AuthenticationKey, Frame};
 use tributary_wire::control::GroupKeys;
 use tributary_wire::frame::{EXTERNAL_RECEIVER, Edge};
 use tributary_wire::{Epoch, GroupId};
 
-/// The groups of one node, with the keys to check their frames.
+/// The groups of one aggregator, with the keys to check their frames.
 #[derive(Default)]
 pub(super) struct Installed {
     /// Indexed by group id, which the manager keeps small and dense.

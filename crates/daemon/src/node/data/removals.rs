@@ -7,7 +7,7 @@ use tributary_wire::{Epoch, GroupId};
 
 /// Delay of removals, so that a group can still learn from its own tree why it failed.
 ///
-/// The first node that notices a lost member tells both the tree and the manager. The tree's reason
+/// The first aggregator that notices a lost member tells both the tree and the manager. The tree's reason
 /// names the lost member, so it should reach members even if the manager's removal arrives first.
 const REMOVAL_GRACE: Duration = Duration::from_millis(50);
 
