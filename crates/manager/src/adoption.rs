@@ -1,8 +1,8 @@
-//! Groups that nodes hold from the time of another manager.
+//! Groups that aggregators hold from the time of another manager.
 //!
-//! A manager that starts knows nothing. Each node that registers says what it holds, so the view is complete, node
-//! by node, before anything is granted there; no outstanding operation is granted twice. A job of which only
-//! groups are known keeps them as long as they live, and proves its place when it next asks for something.
+//! A manager that starts knows nothing. Each aggregator that registers says what it holds, so the view is complete,
+//! aggregator by aggregator, before anything is granted there; no outstanding operation is granted twice. A job of
+//! which only groups are known keeps them as long as they live, and proves its place when it next asks for something.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ use super::groups::{Group, Member, MemberState, Stage};
 use super::plan::Terms;
 
 impl Manager {
-    /// Takes a node's part of a group over, or has it removed.
+    /// Takes an aggregator's part of a group over, or has it removed.
     pub(super) fn take_over(&mut self, node: NodeId, held: HeldGroup) {
         let (group, epoch) = (held.group, held.epoch);
         if !self.adopt(node, held) {
@@ -26,7 +26,7 @@ impl Manager {
 
     /// `false` if the part can't be taken over.
     fn adopt(&mut self, node: NodeId, held: HeldGroup) -> bool {
-        // Groups of this manager ended when it lost the node.
+        // Groups of this manager ended when it lost the aggregator.
         let is_own = self.groups.was_issued(self.config.first_epoch, held.epoch);
         if is_own || !is_sound(&held) || self.nodes.osos_free(node) < u32::from(held.osos) {
             return false;
@@ -65,7 +65,7 @@ impl Manager {
         forgets
     }
 
-    /// The group as the first of its nodes tells it, without members yet. `false` if there is no room for it.
+    /// The group as the first of its aggregators tells it, without members yet. `false` if there is no room for it.
     fn begin_adoption(&mut self, held: &HeldGroup) -> bool {
         let has_room = self.groups.len() < self.config.groups_max as usize;
         if !has_room || !self.jobs.take_over(&self.config, &held.record) {

@@ -22,10 +22,10 @@ pub struct ManagerConfig {
     pub endpoints_max: u32,
     /// OSOs of one group at most; a request for more gets this many.
     pub osos_per_group_max: u16,
-    /// OSOs of all groups of one job at most. This bounds what the job can use on any one node;
+    /// OSOs of all groups of one job at most. This bounds what the job can use on any one aggregator;
     /// none for no limit.
     pub osos_per_job_max: Option<u32>,
-    /// How long the nodes of one level may take to answer an install, in nanoseconds.
+    /// How long the aggregators of one level may take to answer an install, in nanoseconds.
     pub install_timeout_ns: u64,
     /// Addresses to which groups' results are multicast; none for no multicast.
     pub multicast: Option<MulticastRange>,
@@ -86,5 +86,5 @@ pub(super) fn shown(text: &str) -> String {
     printable_within(text, TEXT_MAX_BYTES).into_owned()
 }
 
-/// Most interfaces at which a node may take segments inside the kernel.
+/// Most interfaces at which an aggregator may take segments inside the kernel.
 pub(super) const KERNEL_INTERFACES_MAX: usize = 256;

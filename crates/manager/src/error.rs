@@ -10,7 +10,7 @@ use tributary_wire::{GroupId, JobId, NodeId};
 
 use super::holders::Holders;
 
-/// Why a node was not registered.
+/// Why an aggregator was not registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegisterError {
@@ -20,7 +20,7 @@ pub enum RegisterError {
         /// The limit.
         max: u32,
     },
-    /// A living node has the name.
+    /// A living aggregator has the name.
     #[error("an aggregation node called `{name}` is registered already; names must differ")]
     NameTaken {
         /// The name.
@@ -36,7 +36,7 @@ pub enum RegisterError {
         /// Longest allowed.
         max_bytes: usize,
     },
-    /// A capacity with which the node could not serve any group.
+    /// A capacity with which the aggregator could not serve any group.
     #[error("the aggregation node offers {field} {got}, it needs {min} at least")]
     Capacity {
         /// Which capacity.
@@ -115,7 +115,7 @@ pub enum AdmitError {
     },
 }
 
-/// Why a node can't be drained.
+/// Why an aggregator can't be drained.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DrainError {
@@ -206,13 +206,13 @@ pub enum GroupError {
     /// No tree can carry the group.
     #[error(transparent)]
     Tree(#[from] GroupTreeError),
-    /// A node of the tree has too few free OSOs.
+    /// An aggregator of the tree has too few free OSOs.
     #[error(
         "aggregation node `{node}` needs {needs} outstanding operations for this group, has {has} free \
          ({holders}); they come free when a communicator of such a job is freed, or the job ends"
     )]
     NodeExhausted {
-        /// The node.
+        /// The aggregator.
         node: String,
         /// What the group would cost it.
         needs: u16,
@@ -221,51 +221,51 @@ pub enum GroupError {
         /// Jobs that hold some.
         holders: Holders,
     },
-    /// A node of the tree speaks no version of frames that the job and the other nodes speak.
+    /// An aggregator of the tree speaks no version of frames that the job and the other aggregators speak.
     #[error(
         "aggregation node `{node}` speaks version {spoken} of frames, the job and the other nodes {others}: \
          upgrade what is older"
     )]
     NoCommonVersion {
-        /// The node's name.
+        /// The aggregator's name.
         node: String,
         /// What it speaks.
         spoken: Versions,
-        /// What the job and the nodes before it speak.
+        /// What the job and the aggregators before it speak.
         others: Versions,
     },
-    /// A node of the tree would not install the group.
+    /// An aggregator of the tree would not install the group.
     #[error("aggregation node `{node}` refused the group: {reason}")]
     NodeRefused {
-        /// The node.
+        /// The aggregator.
         node: String,
         /// What it said.
         reason: String,
     },
-    /// A node of the tree failed the group.
+    /// An aggregator of the tree failed the group.
     #[error("the group failed at aggregation node `{node}`: {reason}")]
     NodeFailed {
-        /// The node.
+        /// The aggregator.
         node: String,
         /// What it said.
         reason: String,
     },
-    /// A node of the tree did not answer in time.
+    /// An aggregator of the tree did not answer in time.
     #[error("aggregation node `{node}` did not answer in time")]
     NodeSilent {
-        /// The node.
+        /// The aggregator.
         node: String,
     },
-    /// A node of the tree died.
+    /// An aggregator of the tree died.
     #[error("aggregation node `{node}` died")]
     NodeGone {
-        /// The node.
+        /// The aggregator.
         node: String,
     },
-    /// A node of the tree is about to be stopped.
+    /// An aggregator of the tree is about to be stopped.
     #[error("aggregation node `{node}` is being drained")]
     NodeDrained {
-        /// The node.
+        /// The aggregator.
         node: String,
     },
     /// The job ended before its group stood.
@@ -284,7 +284,7 @@ pub enum TenantResource {
     Groups,
     /// Outstanding operations on one aggregation node.
     Osos {
-        /// The node.
+        /// The aggregator.
         node: String,
     },
 }
@@ -300,28 +300,28 @@ impl fmt::Display for TenantResource {
     }
 }
 
-/// Why a node's event was refused. The node is at fault.
+/// Why an aggregator's event was refused. The aggregator is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EventError {
-    /// No living node has that number.
+    /// No living aggregator has that number.
     #[error("aggregation node {node} is not registered")]
     UnknownNode {
         /// The number.
         node: NodeId,
     },
-    /// The node is not part of the group.
+    /// The aggregator is not part of the group.
     #[error("aggregation node {node} names group {group}, of which it is not a part")]
     NotAMember {
-        /// The node.
+        /// The aggregator.
         node: NodeId,
         /// The group.
         group: GroupId,
     },
-    /// The event does not follow from the node's orders and earlier events.
+    /// The event does not follow from the aggregator's orders and earlier events.
     #[error("aggregation node {node} says unexpectedly that group {group} is {event}")]
     Unexpected {
-        /// The node.
+        /// The aggregator.
         node: NodeId,
         /// The group.
         group: GroupId,

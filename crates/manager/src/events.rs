@@ -1,4 +1,4 @@
-//! Events that nodes send about groups.
+//! Events that aggregators send about groups.
 
 use alloc::string::String;
 
@@ -66,8 +66,8 @@ impl Manager {
         Ok(())
     }
 
-    /// A node's part has ended. Once the root's part has ended, everyone below has left too, so
-    /// parts that nodes have not reported yet are removed. A group that was taken over may have a root
+    /// An aggregator's part has ended. Once the root's part has ended, everyone below has left too, so
+    /// parts that aggregators have not reported yet are removed. A group that was taken over may have a root
     /// that nobody has told of.
     pub(super) fn on_ended(
         &mut self,
@@ -88,7 +88,7 @@ impl Manager {
         Ok(())
     }
 
-    /// The node's position in the group; `None` if that incarnation has ended.
+    /// The aggregator's position in the group; `None` if that incarnation has ended.
     fn locate(
         &mut self,
         node: NodeId,

@@ -1,4 +1,4 @@
-//! Groups, the nodes they are on, and the progress of their installation.
+//! Groups, the aggregators they are on, and the progress of their installation.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -18,7 +18,7 @@ use tributary_protocol::Time;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestTicket(pub u64);
 
-/// How much of a group one node has.
+/// How much of a group one aggregator has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemberState {
     /// It will be told to install it; its OSOs are reserved.
@@ -31,13 +31,13 @@ pub(super) enum MemberState {
     Over,
 }
 
-/// One node of one group.
+/// One aggregator of one group.
 pub(super) struct Member {
     pub(super) node: NodeId,
     pub(super) name: String,
-    /// The name of the node above; none at the root.
+    /// The name of the aggregator above; none at the root.
     pub(super) parent: Option<String>,
-    /// Names of nodes and hosts, in reduction order.
+    /// Names of aggregators and hosts, in reduction order.
     pub(super) children: Vec<String>,
     pub(super) level: u32,
     pub(super) state: MemberState,
@@ -192,7 +192,7 @@ impl GroupTable {
         self.groups.values().filter_map(Group::deadline).min()
     }
 
-    /// Groups whose installation deadline has passed, each with the first node that has not
+    /// Groups whose installation deadline has passed, each with the first aggregator that has not
     /// answered.
     pub(super) fn overdue(&self, now: Time) -> Vec<(GroupId, String)> {
         self.iter()

@@ -18,7 +18,7 @@ pub(super) struct Job {
     pub(super) owner: Caller,
     pub(super) name: String,
     pub(super) processes: u32,
-    /// None while only its groups are known, by their nodes: its next lease says it.
+    /// None while only its groups are known, by their aggregators: its next lease says it.
     secret: Option<Capability>,
     /// Leases that it holds.
     leases: u32,
@@ -66,7 +66,7 @@ impl JobTable {
     }
 
     /// Whether a place may be resumed. Nobody is believed who asks for a number, also where nothing is known of it
-    /// yet: nodes that come later tell of a job's groups, which would then be another's.
+    /// yet: aggregators that come later tell of a job's groups, which would then be another's.
     fn check_resumption(
         &self,
         owner: &Caller,
@@ -108,7 +108,7 @@ impl JobTable {
         }
     }
 
-    /// What nodes keep of a group of an admitted job.
+    /// What aggregators keep of a group of an admitted job.
     pub(super) fn record(&self, job: JobId, label: &str, member: &Member) -> GroupRecord {
         let Job { owner, name, processes, .. } = &self.jobs[&job];
         GroupRecord {
@@ -123,8 +123,8 @@ impl JobTable {
         }
     }
 
-    /// A job of which a node holds a group. `false` if there is no room for it, or the number is another owner's by
-    /// now.
+    /// A job of which an aggregator holds a group. `false` if there is no room for it, or the number is another owner's
+    /// by now.
     pub(super) fn take_over(&mut self, config: &ManagerConfig, record: &GroupRecord) -> bool {
         let owner = Caller::from(record.tenant.clone());
         if let Some(entry) = self.jobs.get(&record.job) {

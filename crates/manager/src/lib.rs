@@ -1,18 +1,18 @@
-//! The aggregation manager: knows the living nodes, admits jobs and places groups on nodes.
+//! The aggregation manager: knows the living aggregators, admits jobs and places groups on aggregators.
 //!
 //! Owns admission and the accounting of outstanding operations (OSOs). Knows nothing about HTTP,
 //! sockets or the frames of a group. Its messages are those of [`tributary_wire::control`].
 //!
 //! A group of k OSOs reserves k on every aggregation node (AN) of its subtree as soon as it is
-//! requested. Its nodes are told to install it level by level from the root, because a node
+//! requested. Its aggregators are told to install it level by level from the root, because an aggregator
 //! connects to its parent when it installs. Once the lowest level has answered, the group is
-//! granted. If a node refuses, fails, dies or stays silent, the manager takes back the whole group,
-//! and nothing else. Every group ends in `Manager::close`, which tells its nodes and frees its
+//! granted. If an aggregator refuses, fails, dies or stays silent, the manager takes back the whole group,
+//! and nothing else. Every group ends in `Manager::close`, which tells its aggregators and frees its
 //! OSOs.
 //!
 //! After any input, drain [`Manager::poll_order`] and [`Manager::poll_decision`], then call
-//! [`Manager::poll_timeout`]. One input adds at most one order per node of the groups that it
-//! affects. Orders to one node must reach it in order, because a group's number may be used again
+//! [`Manager::poll_timeout`]. One input adds at most one order per aggregator of the groups that it
+//! affects. Orders to one aggregator must reach it in order, because a group's number may be used again
 //! as soon as its removal is ordered.
 //!
 //! The machine does no I/O, reads no clock and draws no randomness: its driver passes time and a seed in. The crate is `no_std`, so the
@@ -75,13 +75,13 @@ pub use waits::LateGroup;
 pub struct ManagerStats {
     /// Groups granted.
     pub groups_granted: u64,
-    /// Groups refused, at once or while their nodes were installing.
+    /// Groups refused, at once or while their aggregators were installing.
     pub groups_refused: u64,
-    /// Groups taken over from another manager, by their nodes' word.
+    /// Groups taken over from another manager, by their aggregators' word.
     pub groups_adopted: u64,
     /// Granted groups that all their members left.
     pub groups_ended: u64,
-    /// Granted groups cut short: by a failure, a node's death or their job's end.
+    /// Granted groups cut short: by a failure, an aggregator's death or their job's end.
     pub groups_cut: u64,
     /// Events about groups that had ended when the event came; harmless.
     pub events_stale: u64,
@@ -91,8 +91,8 @@ pub struct ManagerStats {
 pub struct Manager {
     config: ManagerConfig,
     fabric: Fabric,
-    /// The tree of the nodes that live now. It is placed at the first request for a group, because
-    /// many nodes may register before that.
+    /// The tree of the aggregators that live now. It is placed at the first request for a group, because
+    /// many aggregators may register before that.
     tree: OnceCell<AggregationTree>,
     /// Numbers the shapes of the tree, for stream locks.
     placement: Placement,
@@ -159,7 +159,7 @@ impl Manager {
         Ok(node)
     }
 
-    /// A node's connection closed: the node is dead, and every group on it ends.
+    /// An aggregator's connection closed: the aggregator is dead, and every group on it ends.
     pub fn handle_node_gone(&mut self, node: NodeId) {
         let Some(name) = self.nodes.remove(node) else { return };
         self.orders.retain(|(to, _)| *to != node);
@@ -169,7 +169,7 @@ impl Manager {
         self.place_anew();
     }
 
-    /// A node is about to be stopped: its groups end, so that their members go elsewhere, and it gets no more.
+    /// An aggregator is about to be stopped: its groups end, so that their members go elsewhere, and it gets no more.
     /// Registering anew ends that.
     ///
     /// # Errors
@@ -187,13 +187,13 @@ impl Manager {
         Ok(Drained { groups })
     }
 
-    /// A node sent an event.
+    /// An aggregator sent an event.
     ///
     /// An event about a group that has ended is counted and otherwise ignored: it was sent before
-    /// the node got the removal.
+    /// the aggregator got the removal.
     ///
     /// # Errors
-    /// [`EventError`]: the event does not follow from the node's orders. Nothing changes.
+    /// [`EventError`]: the event does not follow from the aggregator's orders. Nothing changes.
     pub fn handle_node_event(
         &mut self,
         now: Time,
@@ -241,7 +241,7 @@ impl Manager {
     /// Begins to set up a group of `caller`'s job. [`Manager::poll_decision`] returns the decision.
     ///
     /// The group gets the OSOs that were requested, up to the configured limit, and segments of the
-    /// requested length, up to what every node of its tree can hold.
+    /// requested length, up to what every aggregator of its tree can hold.
     ///
     /// # Errors
     /// [`GroupError`]; nothing changes.
@@ -270,7 +270,7 @@ impl Manager {
         Ok(ticket)
     }
 
-    /// The next order, and the node it goes to.
+    /// The next order, and the aggregator it goes to.
     pub fn poll_order(&mut self) -> Option<(NodeId, NodeOrder)> {
         self.orders.pop_front()
     }
@@ -308,7 +308,7 @@ impl Manager {
         &self.stats
     }
 
-    /// The living nodes have changed, so the tree may have changed.
+    /// The living aggregators have changed, so the tree may have changed.
     fn place_anew(&mut self) {
         self.placement.0 += 1;
         self.tree = OnceCell::new();
@@ -360,7 +360,7 @@ impl Manager {
         Ok((plan, members))
     }
 
-    /// Stream terms that every node of the tree can serve, no wider than requested. A group without
+    /// Stream terms that every aggregator of the tree can serve, no wider than requested. A group without
     /// streams sends long vectors in segments.
     fn plan_stream(
         &self,
@@ -376,7 +376,7 @@ impl Manager {
         Some(StreamInstall { tree: number, terms: capacity.terms_max })
     }
 
-    /// Tells the nodes of one level to install the group.
+    /// Tells the aggregators of one level to install the group.
     fn order_level(&mut self, now: Time, id: GroupId, level: u32) {
         let group = self.groups.live(id);
         let Stage::Installing(installing) = &mut group.stage else {
@@ -391,7 +391,7 @@ impl Manager {
         }
     }
 
-    /// A node has nothing of the group any more.
+    /// An aggregator has nothing of the group any more.
     fn retire(&mut self, id: GroupId, at: usize) {
         let group = self.groups.live(id);
         let osos = group.osos();
@@ -402,7 +402,7 @@ impl Manager {
         }
     }
 
-    /// Ends a group: tells its nodes, frees its OSOs and reports the reason to the requester.
+    /// Ends a group: tells its aggregators, frees its OSOs and reports the reason to the requester.
     /// Without a `reason` the group ended in good order.
     fn close(&mut self, id: GroupId, reason: Option<GroupError>) {
         let group = self.groups.remove(id);

@@ -42,7 +42,7 @@ impl NodeTable {
         if self.nodes.len() >= config.nodes_max as usize {
             return Err(RegisterError::TooManyNodes { max: config.nodes_max });
         }
-        // Numbers wrap after 2^32 registrations; those of living nodes are skipped.
+        // Numbers wrap after 2^32 registrations; those of living aggregators are skipped.
         while self.nodes.contains_key(&NodeId(self.next)) {
             self.next = self.next.wrapping_add(1);
         }
@@ -53,14 +53,14 @@ impl NodeTable {
         Ok(node)
     }
 
-    /// The name of the node that was there.
+    /// The name of the aggregator that was there.
     pub(super) fn remove(&mut self, node: NodeId) -> Option<String> {
         let name = self.nodes.remove(&node)?.registration.name;
         self.by_name.remove(&name);
         Some(name)
     }
 
-    /// Gives a living node no more groups.
+    /// Gives a living aggregator no more groups.
     pub(super) fn drain(&mut self, name: &str) -> Option<NodeId> {
         let node = *self.by_name.get(name)?;
         self.nodes.get_mut(&node)?.is_draining = true;
@@ -71,7 +71,7 @@ impl NodeTable {
         self.nodes.contains_key(&node)
     }
 
-    /// A node of a tree that was placed over this table.
+    /// An aggregator of a tree that was placed over this table.
     pub(super) fn named(&self, name: &str) -> (NodeId, &NodeRegistration) {
         let node = self.by_name[name];
         (node, &self.nodes[&node].registration)
@@ -97,13 +97,13 @@ impl NodeTable {
             .collect()
     }
 
-    /// The longest segment, up to `wanted_bytes`, that all nodes of `tree` hold.
+    /// The longest segment, up to `wanted_bytes`, that all aggregators of `tree` hold.
     pub(super) fn payload_max_bytes(&self, tree: &GroupTree, wanted_bytes: u32) -> u32 {
         let held = |part: &GroupNode| self.named(&part.name).1.payload_max_bytes;
         tree.nodes().iter().map(held).fold(wanted_bytes, u32::min)
     }
 
-    /// The newest version of frames that a job and all nodes of `tree` speak.
+    /// The newest version of frames that a job and all aggregators of `tree` speak.
     pub(super) fn frame_version(
         &self,
         tree: &GroupTree,
@@ -121,7 +121,7 @@ impl NodeTable {
         Ok(common.newest)
     }
 
-    /// What every node of `tree` can stream, no wider than wanted; none if one of them can't.
+    /// What every aggregator of `tree` can stream, no wider than wanted; none if one of them can't.
     pub(super) fn stream_capacity(
         &self,
         tree: &GroupTree,
@@ -140,20 +140,20 @@ impl NodeTable {
         (terms.chunk_bytes >= PAYLOAD_MIN_BYTES && terms.window > 0).then_some(narrowed)
     }
 
-    /// What a living node has to spare.
+    /// What a living aggregator has to spare.
     pub(super) fn osos_free(&self, node: NodeId) -> u32 {
         let living = &self.nodes[&node];
         living.registration.osos - living.osos_used
     }
 
-    /// Takes `osos` of a living node that has them.
+    /// Takes `osos` of a living aggregator that has them.
     pub(super) fn reserve(&mut self, node: NodeId, osos: u16) {
         let living = self.nodes.get_mut(&node).expect("groups are planned on living nodes");
         living.osos_used += u32::from(osos);
         assert!(living.osos_used <= living.registration.osos, "admission checked the capacity");
     }
 
-    /// Frees `osos` of a node, unless it is dead.
+    /// Frees `osos` of an aggregator, unless it is dead.
     pub(super) fn release(&mut self, node: NodeId, osos: u16) {
         if let Some(living) = self.nodes.get_mut(&node) {
             living.osos_used = living

@@ -1,7 +1,7 @@
 //! The secrets by which jobs prove their places, also to a manager that has never seen them.
 //!
 //! A secret is a random part, and a code over it, the job's number and its owner, under a key that all managers of
-//! one operator have. So a manager that comes after another knows whose place a secret proves before any node has
+//! one operator have. So a manager that comes after another knows whose place a secret proves before any aggregator has
 //! told it of the job, and nobody gets the place of another tenant's job by asking first.
 
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! The messages to a group's nodes and endpoints: numbers, addresses, capabilities.
+//! The messages to a group's aggregators and endpoints: numbers, addresses, capabilities.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -32,14 +32,14 @@ pub(super) struct Terms {
 /// All messages about a group that is admitted.
 pub(super) struct Plan {
     terms: Terms,
-    /// One per node, root first and level by level.
+    /// One per aggregator, root first and level by level.
     pub(super) installs: Vec<GroupInstall>,
-    /// For the job, once the nodes have installed it.
+    /// For the job, once the aggregators have installed it.
     pub(super) grant: GroupGrant,
 }
 
 impl Plan {
-    /// Draws a capability for every child of every node, and writes out both sides' parts.
+    /// Draws a capability for every child of every aggregator, and writes out both sides' parts.
     pub(super) fn draw(
         terms: Terms,
         tree: &GroupTree,
@@ -88,15 +88,15 @@ struct Draft<'a> {
     terms: Terms,
     tree: &'a GroupTree,
     nodes: &'a NodeTable,
-    /// By node.
+    /// By aggregator.
     records: Vec<GroupRecord>,
-    /// The root's place among the tree's nodes.
+    /// The root's place among the tree's aggregators.
     root: usize,
     /// The external receiver's capability at the root.
     external_receiver: Option<Capability>,
     keys: Option<GroupKeys>,
     multicast: Option<MulticastGrant>,
-    /// By node, then by child.
+    /// By aggregator, then by child.
     capabilities: Vec<Vec<Capability>>,
 }
 
@@ -109,7 +109,7 @@ impl Draft<'_> {
         self.capabilities[node][usize::from(child.0)]
     }
 
-    /// Whether all nodes take the group's short segments inside the kernel.
+    /// Whether all aggregators take the group's short segments inside the kernel.
     fn is_in_kernel(&self) -> bool {
         let fits = self.keys.is_none() && self.terms.osos <= KernelState::OSOS_MAX;
         fits && self.tree.nodes().iter().all(|part| {
@@ -119,7 +119,7 @@ impl Draft<'_> {
         })
     }
 
-    /// A node's part.
+    /// An aggregator's part.
     fn install(&self, node: usize) -> GroupInstall {
         let Terms { group, epoch, frame_version, osos, payload_max_bytes, stream } = self.terms;
         let is_root = node == self.root;

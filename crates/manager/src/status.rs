@@ -19,8 +19,8 @@ impl Manager {
         self.visible_status(now, &Caller::Operator)
     }
 
-    /// The living nodes, and those admitted jobs and granted groups that `caller` may know. Groups that are
-    /// being installed count in the nodes' OSOs, of all callers, and in their job's number of groups.
+    /// The living aggregators, and those admitted jobs and granted groups that `caller` may know. Groups that are
+    /// being installed count in the aggregators' OSOs, of all callers, and in their job's number of groups.
     #[must_use]
     pub fn visible_status(&self, now: Time, caller: &Caller) -> Status {
         let tree = self.tree();

@@ -1,6 +1,6 @@
 //! Trees whose stream locks are in use.
 //!
-//! Groups with one [`TreeId`] must agree on which of two nodes is above the other; otherwise their
+//! Groups with one [`TreeId`] must agree on which of two aggregators is above the other; otherwise their
 //! locks could wait for each other in a circle (see `node::stream`). Groups stay where they are
 //! when the fabric is placed anew, so each placement gets its own number. A number is free again
 //! once the last group of its placement has ended. A lock is held as long as a vector travels, so tenants share
@@ -58,7 +58,7 @@ impl StreamTrees {
     }
 
     /// A group of another manager streams in the tree, in a shape that is not known. Until it has ended, the number
-    /// is not given to further groups: those that have it already are on other nodes, which did not know it.
+    /// is not given to further groups: those that have it already are on other aggregators, which did not know it.
     pub(super) fn take_over(&mut self, tree: TreeId) {
         let new = StreamTree { placement: FOREIGN, owner: Caller::Operator, groups: 0 };
         let used = self.in_use.entry(tree).or_insert(new);

@@ -29,7 +29,7 @@ impl Manager {
         Err(over_limit(owner, TenantResource::Groups, 1, 0, max, holders))
     }
 
-    /// Checks that each of a group's nodes has `osos` to spare, for its owner and at all.
+    /// Checks that each of a group's aggregators has `osos` to spare, for its owner and at all.
     pub(super) fn check_osos(
         &self,
         owner: &Caller,
@@ -71,7 +71,7 @@ impl Manager {
         Holders::new(amounts, |job| self.jobs.visible_name(job, caller))
     }
 
-    /// What the groups on a node hold of its outstanding operations.
+    /// What the groups on an aggregator hold of its outstanding operations.
     pub(super) fn osos_on(&self, node: NodeId) -> impl Iterator<Item = (JobId, u32)> {
         let holds = move |group: &Group| {
             let is_on = |member: &Member| member.node == node && member.state != MemberState::Over;
@@ -109,7 +109,7 @@ impl Manager {
         groups.filter(|group| self.jobs.is_of(group.job, owner))
     }
 
-    /// What the owner holds on the node where it holds most.
+    /// What the owner holds on the aggregator where it holds most.
     fn most_osos(&self, owner: &Caller) -> u32 {
         let mut by_node = BTreeMap::<NodeId, u32>::new();
         for group in self.groups_of(owner) {

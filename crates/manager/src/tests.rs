@@ -1,4 +1,4 @@
-//! Tests of the manager. They play its nodes and jobs.
+//! Tests of the manager. They play its aggregators and jobs.
 
 mod adoption;
 mod random;
@@ -53,7 +53,7 @@ pub(super) fn fabric(leaves: u16, hosts: usize) -> Fabric {
     two_level(leaves, &hosts).unwrap()
 }
 
-/// A manager, its nodes' open orders, and its decisions.
+/// A manager, its aggregators' open orders, and its decisions.
 pub(super) struct Site {
     pub(super) manager: Manager,
     pub(super) now: Time,
@@ -130,7 +130,7 @@ impl Site {
         ticket
     }
 
-    /// Requests a group, and lets every node install it.
+    /// Requests a group, and lets every aggregator install it.
     pub(super) fn grant(&mut self, job: &JobAdmission, hosts: &[&str], osos: u16) -> GroupGrant {
         let ticket = self.request(job, hosts, osos).unwrap();
         self.install_all();
@@ -143,7 +143,7 @@ impl Site {
         }
     }
 
-    /// The next install ordered from a node; drops other orders before it.
+    /// The next install ordered from an aggregator; drops other orders before it.
     pub(super) fn take_install(&mut self) -> Option<(NodeId, GroupInstall)> {
         loop {
             match self.orders.pop_front()? {
@@ -153,7 +153,7 @@ impl Site {
         }
     }
 
-    /// Which nodes are ordered to remove which group; drops other orders.
+    /// Which aggregators are ordered to remove which group; drops other orders.
     pub(super) fn take_removals(&mut self) -> Vec<(NodeId, GroupId)> {
         self.orders
             .drain(..)
@@ -178,7 +178,7 @@ impl Site {
         }
     }
 
-    /// OSOs in use, by node name.
+    /// OSOs in use, by aggregator name.
     pub(super) fn used(&self) -> BTreeMap<String, u32> {
         let nodes = self.manager.status(Time(0)).nodes;
         nodes.into_iter().map(|node| (node.registration.name, node.osos_used)).collect()

@@ -1,4 +1,4 @@
-//! What one node says that its part of a group waits for.
+//! What one aggregator says that its part of a group waits for.
 
 use alloc::vec::Vec;
 
@@ -8,9 +8,9 @@ use tributary_protocol::Time;
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// What one node's part of a group waits for.
+/// What one aggregator's part of a group waits for.
 pub(super) struct Wait {
-    /// When the node told of it.
+    /// When the aggregator told of it.
     pub(super) told: Time,
     /// How long it had lasted then: maybe longer than this manager has lived.
     pub(super) waited_ms: u64,

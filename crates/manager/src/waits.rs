@@ -1,4 +1,4 @@
-//! Which groups are late: what nodes say that their groups wait for, put together.
+//! Which groups are late: what aggregators say that their groups wait for, put together.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -25,8 +25,8 @@ pub struct LateGroup {
 }
 
 impl Manager {
-    /// A node says what its groups wait for. What it said before does not hold any more. What concerns groups that
-    /// it does not have is old, and ignored.
+    /// An aggregator says what its groups wait for. What it said before does not hold any more. What concerns groups
+    /// that it does not have is old, and ignored.
     pub fn note_waits(&mut self, now: Time, node: NodeId, waits: Vec<GroupWait>) {
         for id in self.groups.ids_on(node) {
             for member in self.groups.live(id).members.iter_mut().filter(|it| it.node == node) {

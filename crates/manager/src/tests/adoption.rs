@@ -18,12 +18,12 @@ const NAMES: [&str; 3] = ["root", "leaf0", "leaf1"];
 /// What each of `NAMES` holds of all groups that were installed.
 struct Held([Vec<HeldGroup>; 3]);
 
-/// A manager with its nodes, before it dies.
+/// A manager with its aggregators, before it dies.
 fn first() -> Site {
     Site::new(ManagerConfig::default(), LEAVES, 4, OSOS)
 }
 
-/// Grants a group of four OSOs over both leaves, and one of two below `leaf0`; what nodes then hold.
+/// Grants a group of four OSOs over both leaves, and one of two below `leaf0`; what aggregators then hold.
 fn grant_two(site: &mut Site, job: &JobAdmission) -> Held {
     let mut held = Held(Default::default());
     for (hosts, osos) in [(&["h0", "h4"][..], 4), (&["h1", "h2"], 2)] {
@@ -55,7 +55,7 @@ fn second() -> Site {
     }
 }
 
-/// Registers a node with what it holds; returns what it is to remove.
+/// Registers an aggregator with what it holds; returns what it is to remove.
 fn register(
     site: &mut Site,
     name: &str,

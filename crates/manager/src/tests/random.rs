@@ -1,6 +1,6 @@
 //! Any order of events leaves the OSO accounts right.
 //!
-//! The test plays the nodes and keeps its own accounts from the orders alone. A node has what it
+//! The test plays the aggregators and keeps its own accounts from the orders alone. An aggregator has what it
 //! was told to install until it was told to remove it, or reported its end.
 
 use super::*;
@@ -21,7 +21,7 @@ enum Step {
         hosts: Vec<u8>,
         osos: u16,
     },
-    /// The oldest unanswered install of a node is answered.
+    /// The oldest unanswered install of an aggregator is answered.
     Answer {
         node: usize,
         accept: bool,
@@ -56,7 +56,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the test knows of one node.
+/// What the test knows of one aggregator.
 #[derive(Default)]
 struct Played {
     /// OSOs of each group it was told to install.
@@ -183,7 +183,7 @@ impl World {
         }
     }
 
-    /// Nodes take their orders.
+    /// Aggregators take their orders.
     fn obey(&mut self) {
         while let Some((node, order)) = self.site.orders.pop_front() {
             self.trace.push_str(&format!("{node} {order:?}\n"));

@@ -145,7 +145,7 @@ fn a_nodes_death_frees_the_others_and_spares_other_groups() {
             .all(|(node, group)| { *node != site.node["leaf1"] && *group != within.group })
     );
     assert_eq!(site.used(), BTreeMap::from([("leaf0".into(), 4), ("root".into(), 0)]));
-    // Until the node is back, the root serves the fabric's other hosts.
+    // Until the aggregator is back, the root serves the fabric's other hosts.
     let moved = site.grant(&job, &["h4", "h5"], 1);
     assert_eq!(moved.endpoints[0].address.tcp, "root:1");
     site.register("leaf1", 8, 16);
@@ -229,7 +229,7 @@ fn names_that_steer_a_terminal_are_kept_written_out() {
     let label = &status.groups[0].label;
     assert!(label.starts_with("\\u{1b}\\u{1b}") && label.len() <= 255, "{label}");
     assert!(status.groups[0].nodes.iter().any(|node| node.children.contains(&"\\u{202e}h".into())));
-    // Nodes keep it so for the next manager, which takes it.
+    // Aggregators keep it so for the next manager, which takes it.
     assert_eq!(&held.record.label, label);
     let refused = AdmitError::Name { got_bytes: 256, max_bytes: 255 };
     let request = JobRequest { name: "x".repeat(256), processes: 1, resume: None };
@@ -531,7 +531,7 @@ fn streams_are_granted_as_wide_as_every_node_holds() {
     let mut site = site();
     let job = site.job();
     let grant = site.grant(&job, &ACROSS, 4);
-    // 1 MiB and 4 were requested; the nodes have 64 KiB and 8.
+    // 1 MiB and 4 were requested; the aggregators have 64 KiB and 8.
     assert_eq!(grant.stream, Some(StreamTerms { chunk_bytes: 1 << 16, window: 4 }));
     let node = NodeRegistration { stream: None, ..registration("narrow", 8, 8) };
     site.manager.register_node(node).unwrap();

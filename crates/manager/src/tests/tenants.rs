@@ -117,7 +117,8 @@ fn tenants_stream_beside_each_other() {
     assert_eq!(trees[1], trees[2], "groups of one tenant take the same lock");
 }
 
-/// A manager that has just started knows no job. The first caller that names a number must not get what nodes tell of it later.
+/// A manager that has just started knows no job. The first caller that names a number must not get what aggregators
+/// tell of it later.
 #[test]
 fn nobody_squats_in_the_place_of_another_tenants_job_at_the_next_manager() {
     let mut before = site(TenantLimits::default());
@@ -154,7 +155,7 @@ fn nobody_squats_in_the_place_of_another_tenants_job_at_the_next_manager() {
     assert_eq!((seen(&after, &alice), seen(&after, &mallory)), (1, 0));
 }
 
-/// Numbers may coincide by chance: what a node then tells of another tenant's job is not that tenant's.
+/// Numbers may coincide by chance: what an aggregator then tells of another tenant's job is not that tenant's.
 #[test]
 fn groups_of_a_number_that_is_another_tenants_by_now_are_removed() {
     let mut before = site(TenantLimits::default());
