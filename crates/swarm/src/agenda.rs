@@ -45,24 +45,24 @@ pub(super) enum Item {
     MemberTimer { member: u32 },
     /// An end that has received nothing for too long gives up its link.
     LinkSilent { link: u32, end: End },
-    /// Nobody has joined over a link that a node accepted, or the peer did not close it after the
-    /// node's last message.
+    /// Nobody has joined over a link that an aggregator accepted, or the peer did not close it after the
+    /// aggregator's last message.
     LinkOverdue { link: u32, end: End },
-    /// A timer of a node's machine expires.
+    /// A timer of an aggregator's machine expires.
     NodeTimer { node: u32, life: u32 },
     /// The time comes to drop groups that the manager ordered to be dropped.
     Removals { node: u32, life: u32 },
-    /// A node's registration reaches the manager.
+    /// An aggregator's registration reaches the manager.
     Register { node: u32, life: u32 },
-    /// An order reaches a node.
+    /// An order reaches an aggregator.
     Order { node: u32, session: u32 },
-    /// A node's event reaches the manager.
+    /// An aggregator's event reaches the manager.
     Report { node: u32, session: u32 },
-    /// One side of a node's conversation with the manager learns that it has ended.
+    /// One side of an aggregator's conversation with the manager learns that it has ended.
     SessionOver { node: u32, session: u32, at_manager: bool },
-    /// A node's attempt to reach its parent succeeds or fails.
+    /// An aggregator's attempt to reach its parent succeeds or fails.
     Connected { node: u32, session: u32 },
-    /// A crashed node is restarted.
+    /// A crashed aggregator is restarted.
     NodeStarts { node: u32 },
     /// The manager is restarted.
     ManagerStarts,
@@ -82,7 +82,7 @@ pub(super) enum Item {
     Decision { job: u32, group: u32, attempt: u32 },
     /// The launcher of a job that lost a process ends the job.
     JobEnds { job: u32 },
-    /// A member connects to its node.
+    /// A member connects to its aggregator.
     Connect { member: u32 },
     /// A member starts its next operation.
     Start { member: u32 },

@@ -1,5 +1,5 @@
-//! Builds whose frames are one version apart, side by side: in some scenarios each node and job is of one of two,
-//! and a node that starts again is of the other. Apart from the version in their frames, nothing may differ.
+//! Builds whose frames are one version apart, side by side: in some scenarios each aggregator and job is of one of two,
+//! and an aggregator that starts again is of the other. Apart from the version in their frames, nothing may differ.
 
 use tributary_protocol_testing::frames::NEXT_BUILD;
 use tributary_protocol_testing::values::mix;
@@ -30,12 +30,12 @@ impl Scenario {
         if self.mixes_builds() && is_new { NEXT_BUILD } else { Versions::SPOKEN }
     }
 
-    /// What a node speaks.
+    /// What an aggregator speaks.
     pub(super) fn node_versions(&self, node: u32, life: u32) -> Versions {
         self.versions(1 << 32 | u64::from(node), life)
     }
 
-    /// All nodes, in their first lives.
+    /// All aggregators, in their first lives.
     pub(super) fn new_nodes(&self) -> impl Iterator<Item = NodeHost> {
         let versions = (0..).map(|node| self.node_versions(node, 0));
         self.nodes.iter().zip(versions).map(|(plan, versions)| NodeHost::new(plan, versions))

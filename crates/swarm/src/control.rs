@@ -1,8 +1,8 @@
-//! The manager: its machine, its conversations with nodes, and its death.
+//! The manager: its machine, its conversations with aggregators, and its death.
 //!
-//! A conversation keeps its order both ways, and each side learns of its end at its own time. A
-//! node whose conversation ends keeps its groups, and tells of them when it registers again. A manager
-//! that learns of the end considers the node dead; one that starts takes over what nodes hold.
+//! A conversation keeps its order both ways, and each side learns of its end at its own time. An
+//! aggregator whose conversation ends keeps its groups, and tells of them when it registers again. A manager
+//! that learns of the end considers the aggregator dead; one that starts takes over what aggregators hold.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ use super::world::World;
 const RETRY_NS: u64 = 100_000_000;
 
 impl World<'_> {
-    /// A node registers.
+    /// An aggregator registers.
     pub(super) fn on_register(&mut self, node: u32, life: u32) {
         let host = &self.nodes[node as usize];
         if !host.is_alive || host.life != life || host.session.is_some() {
@@ -38,7 +38,7 @@ impl World<'_> {
             _ => None,
         };
         let Some(id) = registered else {
-            // The manager is down, or still considers the node's former life alive.
+            // The manager is down, or still considers the aggregator's former life alive.
             let at = self.now + RETRY_NS;
             self.agenda.put(at, Item::Register { node, life });
             return;
@@ -179,7 +179,7 @@ impl World<'_> {
         self.work_inbox(node, session);
     }
 
-    /// A node sends the manager events, if it has a conversation.
+    /// An aggregator sends the manager events, if it has a conversation.
     pub(super) fn say(&mut self, node: u32, event: NodeEvent) {
         let Some(index) = self.node(node).session else { return };
         let at = self.now + self.delay_ns();
@@ -235,7 +235,7 @@ impl World<'_> {
         self.agenda.put(noticed_at, Item::SessionOver { node, session, at_manager: true });
     }
 
-    /// The manager considers a node dead, and ends every group on it.
+    /// The manager considers an aggregator dead, and ends every group on it.
     fn lose_node(&mut self, session: u32) {
         let entry = &mut self.sessions[session as usize];
         let was_open = std::mem::take(&mut entry.is_open_at_manager);

@@ -28,7 +28,7 @@ impl World<'_> {
         if is_short { SHORT_SEGMENT_BYTES } else { u32::MAX }
     }
 
-    /// Lets a node take datagrams, if the scenario says so.
+    /// Lets an aggregator take datagrams, if the scenario says so.
     pub(super) fn equip(&mut self, node: u32) {
         let Some(plan) = self.scenario.network.datagrams else { return };
         let chance = mix(self.scenario.seed ^ u64::from(node)) % 1000;

@@ -35,7 +35,7 @@ pub(super) const NUMBERS_PER_LIFE: u32 = 1 << 20;
 pub(super) struct Cause {
     reasons: &'static [AbortReason],
     /// Whether links of these members may end, so that a member at its end can only conclude that
-    /// its node is gone.
+    /// its aggregator is gone.
     ends_links: bool,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Blame {
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) key: Key,
-    /// Each node's part, root first and level by level.
+    /// Each aggregator's part, root first and level by level.
     pub(super) installs: Vec<(u32, GroupInstall)>,
     pub(super) blames: Vec<Blame>,
     /// When its members last had a new cause to notice that it failed.
@@ -70,7 +70,7 @@ pub(super) const MEMBER_LOST: Cause = Cause {
     reasons: &[AbortReason::MemberLost, AbortReason::Misbehaved, AbortReason::JoinTimeout],
     ends_links: true,
 };
-/// A node, or its link to its parent, is gone; or what came over that link broke the protocol.
+/// An aggregator, or its link to its parent, is gone; or what came over that link broke the protocol.
 pub(super) const NODE_LOST: Cause = Cause {
     reasons: &[AbortReason::NodeLost, AbortReason::Misbehaved, AbortReason::JoinTimeout],
     ends_links: true,
@@ -89,7 +89,7 @@ pub(super) const CUT_OFF: Cause = Cause {
 /// A member mistook an operation for another one.
 pub(super) const DISAGREED: Cause =
     Cause { reasons: &[AbortReason::Disagreement, AbortReason::MemberLost], ends_links: false };
-/// A node's clock jumped past the time at which it gives up members that have not joined.
+/// An aggregator's clock jumped past the time at which it gives up members that have not joined.
 pub(super) const GIVEN_UP_EARLY: Cause =
     Cause { reasons: &[AbortReason::JoinTimeout], ends_links: false };
 /// The manager took the group back.
@@ -153,7 +153,7 @@ impl Entry {
         self.blames.iter().any(|blame| blame.cause.ends_links || !has_joined)
     }
 
-    /// The members at or below a node.
+    /// The members at or below an aggregator.
     pub(super) fn members_at(&self, node: u32) -> Option<Range<u32>> {
         let (_, install) = self.installs.iter().find(|(at, _)| *at == node)?;
         let (first, last) = (install.children.first()?, install.children.last()?);

@@ -313,7 +313,7 @@ impl World<'_> {
         self.scenario.network.datagrams.is_some()
     }
 
-    /// A process that belongs to no group connects to a node.
+    /// A process that belongs to no group connects to an aggregator.
     fn intrude(&mut self, pick: u32, intrusion: Intrusion) -> bool {
         let node = pick % self.nodes.len() as u32;
         if !self.node(node).is_alive {

@@ -179,7 +179,7 @@ impl World<'_> {
         run
     }
 
-    /// The tree that a group's nodes were told to form, and that its members were told to join.
+    /// The tree that a group's aggregators were told to form, and that its members were told to join.
     fn shape_of(&self, key: Key, grant: &GroupGrant) -> TreeShape {
         let installs = &self.fault_record.find(key).expect("a granted group was ordered").installs;
         let at = |node: u32| {
@@ -257,7 +257,7 @@ impl World<'_> {
             self.agenda.put(at, Item::GroupRequest { job, group });
             return;
         }
-        // If the tree is too narrow, it may have lost a node for a while, or it may always be too
+        // If the tree is too narrow, it may have lost an aggregator for a while, or it may always be too
         // narrow.
         let is_final = matches!(refusal, GroupError::Tree(_));
         let at_last = if is_final { WantState::Impossible } else { WantState::Starved };

@@ -1,7 +1,7 @@
-//! The path inside the kernel in front of nodes: datagrams meet the product's program, compiled for user space, before
-//! the node's machine, and what they have in common is the product's, too.
+//! The path inside the kernel in front of aggregators: datagrams meet the product's program, compiled for user space,
+//! before the aggregator's machine, and what they have in common is the product's, too.
 //!
-//! A packet here is a datagram with addresses that tell link and node. What the program sends goes the way of all
+//! A packet here is a datagram with addresses that tell link and aggregator. What the program sends goes the way of all
 //! datagrams: it is lost, doubled, damaged and late as they are.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -27,10 +27,10 @@ const UDP_PORT: u16 = 9;
 /// Where all groups' results go by multicast: their number tells whose they are.
 const MULTICAST_ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 0, 0, 0), UDP_PORT);
 
-/// The one interface of every node.
+/// The one interface of every aggregator.
 const INTERFACE: u32 = 1;
 
-/// Separates the choice of nodes from all other numbers of a seed.
+/// Separates the choice of aggregators from all other numbers of a seed.
 const NODES_SEED: u64 = 0x6b65_726e_656c_2121;
 
 /// The two ends of a link's datagrams.
@@ -67,7 +67,7 @@ impl NodeHost {
 }
 
 impl World<'_> {
-    /// Gives a node that takes datagrams a kernel path, if the scenario says so.
+    /// Gives an aggregator that takes datagrams a kernel path, if the scenario says so.
     pub(super) fn equip_with_kernel_path(&mut self, node: u32) {
         let is_chosen = !mix(self.scenario.seed ^ NODES_SEED ^ u64::from(node)).is_multiple_of(4);
         if self.scenario.network.has_kernel_paths && is_chosen {
@@ -116,7 +116,7 @@ impl World<'_> {
         }
     }
 
-    /// A datagram meets the program in front of a node. False if it goes no further.
+    /// A datagram meets the program in front of an aggregator. False if it goes no further.
     pub(super) fn passes_kernel_path(&mut self, node: u32, frame: Incoming<'_>) -> bool {
         let Incoming { link, bytes, is_forged, .. } = frame;
         let Some(kernel_path) = &self.nodes[node as usize].kernel_path else { return true };

@@ -86,7 +86,7 @@ pub struct Outcome {
     pub trees_regained: u64,
     /// Segments that were completed or gathered inside a kernel.
     pub segments_in_kernel: u64,
-    /// Groups all of whose nodes and members are of the newer of two builds.
+    /// Groups all of whose aggregators and members are of the newer of two builds.
     pub groups_of_next_build: u64,
     /// Groups that failed at one or more members.
     pub groups_failed: u64,

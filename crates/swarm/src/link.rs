@@ -70,7 +70,7 @@ impl EdgeOf {
         Self { group, below, windows: [osos, window], queued_max, horizon: None }
     }
 
-    /// Lets members go on with results that the node below does not have yet, as far as it has
+    /// Lets members go on with results that the aggregator below does not have yet, as far as it has
     /// slots.
     pub(super) fn allow_members_ahead(&mut self) {
         self.windows[0] = (2 * self.windows[0]).next_power_of_two();
@@ -98,12 +98,12 @@ pub(super) struct Link {
     pub(super) damage: [Option<u32>; 2],
     /// None on a stranger's link.
     pub(super) edge: Option<EdgeOf>,
-    /// Whether the node above has accepted a leave, or a first join, over it.
+    /// Whether the aggregator above has accepted a leave, or a first join, over it.
     pub(super) has_left: bool,
     pub(super) has_joined: bool,
     /// Whether a fault has interfered, so that refusals are no fault of the protocol.
     pub(super) is_tampered: bool,
-    /// Until when a node's end that has sent its last message waits for its peer to close.
+    /// Until when an aggregator's end that has sent its last message waits for its peer to close.
     pub(super) lingers_until: [Option<u64>; 2],
     /// Whether the end takes datagrams from the other.
     pub(super) takes_datagrams: [bool; 2],

@@ -1,6 +1,6 @@
-//! A node's stream locks as seen from outside: requested, granted, done.
+//! An aggregator's stream locks as seen from outside: requested, granted, done.
 //!
-//! This record follows the frames that the node takes and sends, beside the machine. So it shows a
+//! This record follows the frames that the aggregator takes and sends, beside the machine. So it shows a
 //! lock that is given twice or in the wrong order, even if the machine does not notice.
 
 use std::collections::VecDeque;
@@ -9,7 +9,7 @@ use tributary_wire::control::GroupInstall;
 use tributary_wire::frame::{Header, Message};
 use tributary_wire::{Epoch, TreeId};
 
-/// The stream locks of one node.
+/// The stream locks of one aggregator.
 #[derive(Default)]
 pub(super) struct Locks {
     groups: Vec<Watched>,
@@ -53,7 +53,7 @@ impl Locks {
         self.overtaken.retain(|(_, earlier)| *earlier != epoch);
     }
 
-    /// The node has taken a frame.
+    /// The aggregator has taken a frame.
     pub(super) fn on_taken(&mut self, link: u32, header: &Header) {
         let epoch = header.edge.epoch;
         let Some(group) = self.groups.iter_mut().find(|group| group.epoch == epoch) else { return };
@@ -88,7 +88,7 @@ impl Locks {
         }
     }
 
-    /// The node sends a child the group's stream grant.
+    /// The aggregator sends a child the group's stream grant.
     pub(super) fn on_announced(&mut self, epoch: Epoch) {
         let Some(group) = self.groups.iter_mut().find(|group| group.epoch == epoch) else { return };
         let tree = group.tree;
@@ -108,7 +108,7 @@ impl Locks {
         self.groups.iter().find(|group| group.epoch == epoch).map(|group| group.tree)
     }
 
-    /// What is wrong, once the node has sent all it had to send. Groups that failed meanwhile are
+    /// What is wrong, once the aggregator has sent all it had to send. Groups that failed meanwhile are
     /// forgotten by then.
     pub(super) fn check(&mut self) -> Option<String> {
         if let Some((late, early)) = self.overtaken.pop() {

@@ -1,4 +1,4 @@
-//! The manager's process, and what it knows of its conversations with nodes.
+//! The manager's process, and what it knows of its conversations with aggregators.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ pub(super) struct ManagerHost {
     pub(super) waiting: Vec<(RequestTicket, u32, u32, u32)>,
 }
 
-/// A node's conversation with the manager.
+/// An aggregator's conversation with the manager.
 pub(super) struct Session {
     pub(super) node: u32,
     /// The manager's life in which the conversation was opened.

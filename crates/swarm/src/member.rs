@@ -29,7 +29,7 @@ pub(super) struct Member {
     /// When it began to take its place.
     pub(super) asked_at: u64,
     pub(super) timer_at: Option<u64>,
-    /// Its node has accepted its join.
+    /// Its aggregator has accepted its join.
     pub(super) has_joined: bool,
     /// Whether multicast to its group's address reaches it.
     pub(super) is_subscribed: bool,
@@ -108,7 +108,7 @@ impl Member {
         self.leader
     }
 
-    /// Whether its node has accepted its join.
+    /// Whether its aggregator has accepted its join.
     pub(super) fn has_joined(&self) -> bool {
         self.has_joined
     }

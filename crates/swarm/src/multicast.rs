@@ -26,12 +26,12 @@ const STRAYS: u32 = 30;
 const STRAY_NS_MAX: u64 = 20_000_000;
 
 impl World<'_> {
-    /// Lets a node send or receive a group's results by multicast, as the manager ordered.
+    /// Lets an aggregator send or receive a group's results by multicast, as the manager ordered.
     pub(super) fn use_multicast(&mut self, node: u32, order: &GroupInstall) {
         let segment_max_bytes = self.datagram_segment_max_bytes();
         let Some(grant) = &order.multicast else { return };
         let host = self.node(node);
-        // A node that sends no multicast may have members below it that receive it.
+        // An aggregator that sends no multicast may have members below it that receive it.
         let segment_max_bytes = if host.takes_datagrams { segment_max_bytes } else { 0 };
         host.machine.use_multicast(order.group, grant.capability, segment_max_bytes);
     }
@@ -192,7 +192,7 @@ impl World<'_> {
         }
     }
 
-    /// The link from a node to its parent in a group that it serves.
+    /// The link from an aggregator to its parent in a group that it serves.
     fn upward_link(&self, node: u32, group: GroupId) -> Option<u32> {
         let host = &self.nodes[node as usize];
         let key = &host.installed.iter().find(|it| it.held.group == group)?.key;

@@ -16,7 +16,7 @@ use super::locks::Locks;
 use super::scenario::NodePlan;
 use super::timeouts::JOIN_TIMEOUT_NS;
 
-/// A node and its driver's state.
+/// An aggregator and its driver's state.
 pub(super) struct NodeHost {
     pub(super) config: NodeConfig,
     pub(super) machine: Node,
@@ -41,13 +41,13 @@ pub(super) struct NodeHost {
     pub(super) installed: Vec<Installed>,
 }
 
-/// A group on a node, as the next manager is told of it.
+/// A group on an aggregator, as the next manager is told of it.
 pub(super) struct Installed {
     pub(super) key: Key,
     pub(super) held: HeldGroup,
 }
 
-/// The program in front of a node, and what it has in common with the machine.
+/// The program in front of an aggregator, and what it has in common with the machine.
 pub(super) struct KernelPath {
     pub(super) program: UserSpace,
     pub(super) handover: Handover,
@@ -118,7 +118,7 @@ pub(super) fn registration(
     node: u32,
     frame_versions: Versions,
 ) -> NodeRegistration {
-    // The address contains the node's number, so that a process that connects finds the node.
+    // The address contains the aggregator's number, so that a process that connects finds the aggregator.
     let address = NodeAddress { tcp: node.to_string(), machine: plan.name.clone(), shm: None };
     NodeRegistration {
         name: plan.name.clone(),
@@ -132,7 +132,7 @@ pub(super) fn registration(
     }
 }
 
-/// The node at an address.
+/// The aggregator at an address.
 pub(super) fn node_at(address: &NodeAddress) -> u32 {
     address.tcp.parse().expect("addresses are numbers of nodes")
 }

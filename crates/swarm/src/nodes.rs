@@ -25,7 +25,7 @@ impl World<'_> {
         &mut self.nodes[node as usize]
     }
 
-    /// Sends what a node has to send, and takes its machine's events.
+    /// Sends what an aggregator has to send, and takes its machine's events.
     pub(super) fn pump_node(&mut self, node: u32) {
         loop {
             // First, because every subscriber needs it.
@@ -163,7 +163,7 @@ impl World<'_> {
         }
     }
 
-    /// A node's end of a link was closed.
+    /// An aggregator's end of a link was closed.
     pub(super) fn node_unplugs(&mut self, node: u32, port: PortId, is_refused: bool) {
         let host = self.node(node);
         host.ports.unplug(port);

@@ -1,4 +1,4 @@
-//! Scenarios: a fabric, its nodes, jobs with groups and operations, and faults. All of it is data,
+//! Scenarios: a fabric, its aggregators, jobs with groups and operations, and faults. All of it is data,
 //! so that a failing scenario can be made smaller.
 
 mod draw;
@@ -27,7 +27,7 @@ pub(super) struct Scenario {
     pub(super) manager: ManagerConfig,
     /// Whether frames carry a code.
     pub(super) is_authenticated: bool,
-    /// By machine: hosts, then nodes, then the manager.
+    /// By machine: hosts, then aggregators, then the manager.
     pub(super) clocks: Vec<ClockPlan>,
     pub(super) jobs: Vec<JobPlan>,
     /// The probe job, started when all else has ended: the system must serve it.
@@ -55,14 +55,14 @@ pub(super) struct NetworkPlan {
     pub(super) think_ns_max: u64,
     /// None if everything travels over links.
     pub(super) datagrams: Option<DatagramPlan>,
-    /// Whether datagrams meet the kernel path in front of some nodes.
+    /// Whether datagrams meet the kernel path in front of some aggregators.
     pub(super) has_kernel_paths: bool,
 }
 
 /// Faults of datagrams, in parts of a thousand.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DatagramPlan {
-    /// How many of the nodes and members take datagrams.
+    /// How many of the aggregators and members take datagrams.
     pub(super) takers: u32,
     pub(super) lost: u32,
     pub(super) doubled: u32,
@@ -78,7 +78,7 @@ pub(super) struct DatagramPlan {
 pub(super) struct MulticastPlan {
     /// Members that receive no multicast, in parts of a thousand.
     pub(super) without_multicast: u32,
-    /// Whether nodes below the root receive multicast too.
+    /// Whether aggregators below the root receive multicast too.
     pub(super) nodes_subscribe: bool,
 }
 

@@ -41,7 +41,7 @@ pub struct Sweep {
     pub trees_regained: u64,
     /// Segments that were completed or gathered inside a kernel.
     pub segments_in_kernel: u64,
-    /// Groups all of whose nodes and members are of the newer of two builds.
+    /// Groups all of whose aggregators and members are of the newer of two builds.
     pub groups_of_next_build: u64,
     /// Sum of all trace hashes, so it does not depend on the order in which cores ran the seeds.
     pub trace_hash: u64,

@@ -137,7 +137,7 @@ pub enum Violation {
     /// A stream lock was given to two groups at once, or in the wrong order.
     #[error("{node}: {what}")]
     Lock {
-        /// The node.
+        /// The aggregator.
         node: String,
         /// What is wrong with its lock.
         what: String,
@@ -164,18 +164,18 @@ pub enum Violation {
         /// What it was.
         what: String,
     },
-    /// The manager refused an event of an honest node.
+    /// The manager refused an event of an honest aggregator.
     #[error("the manager refused an honest node: {error}")]
     HonestEventRefused {
         /// The refusal.
         error: String,
     },
-    /// A node could not install a group that the manager had granted.
+    /// An aggregator could not install a group that the manager had granted.
     #[error("node {node} could not install what was granted: {error}")]
     InstallRefused {
-        /// The node.
+        /// The aggregator.
         node: String,
-        /// The node's error.
+        /// The aggregator's error.
         error: String,
     },
     /// Everything has ended, and something is still in use.

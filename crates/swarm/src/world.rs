@@ -125,7 +125,7 @@ impl<'a> World<'a> {
         }
         let scenario = self.scenario;
         for (job, plan) in scenario.jobs.iter().enumerate() {
-            // Nodes have registered by then.
+            // Aggregators have registered by then.
             let at = plan.starts_at + 2 * scenario.network.delay_ns_max;
             self.agenda.put(at, Item::Admit { job: job as u32 });
         }
@@ -281,7 +281,7 @@ impl<'a> World<'a> {
         self.links[link as usize].edge.as_ref().map(|edge| edge.group)
     }
 
-    /// A new link up to a node.
+    /// A new link up to an aggregator.
     pub(super) fn connect(
         &mut self,
         lower: (Holder, u32),

@@ -1,4 +1,4 @@
-//! Partitions, the death of nodes that are waited for, and clocks that jump.
+//! Partitions, the death of aggregators that are waited for, and clocks that jump.
 
 use rand::RngExt;
 
@@ -68,7 +68,7 @@ impl World<'_> {
         }
     }
 
-    /// Waits until members wait for results of a group, and then lets one of its nodes die.
+    /// Waits until members wait for results of a group, and then lets one of its aggregators die.
     pub(super) fn crash_busy_node(
         &mut self,
         index: u32,
@@ -88,7 +88,7 @@ impl World<'_> {
         true
     }
 
-    /// Waits until leaders settle the loss of a tree, or take places in another, and lets a node die.
+    /// Waits until leaders settle the loss of a tree, or take places in another, and lets an aggregator die.
     pub(super) fn crash_node_of_leaders(
         &mut self,
         index: u32,
@@ -125,7 +125,7 @@ impl World<'_> {
         true
     }
 
-    /// Whether a member waits for a result of a group that the node serves.
+    /// Whether a member waits for a result of a group that the aggregator serves.
     fn is_in_operation(&self, node: u32) -> bool {
         let host = &self.nodes[node as usize];
         let is_served = |member: &Member| {

@@ -60,7 +60,7 @@ impl World<'_> {
         }
     }
 
-    /// A node, and a group that has or awaits a stream lock there.
+    /// An aggregator, and a group that has or awaits a stream lock there.
     fn pick_stream(&self, pick: u32, holds: bool) -> Option<(u32, u32)> {
         let at_node = |(index, host): (usize, &crate::node_host::NodeHost)| -> Vec<(u32, Key)> {
             let epochs = host.locks.concerned().filter(|(_, is_holder)| *is_holder == holds);

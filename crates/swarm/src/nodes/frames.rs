@@ -1,4 +1,4 @@
-//! Frames to and from nodes.
+//! Frames to and from aggregators.
 
 use tributary_kernel_path::Arrival;
 use tributary_protocol::Carrier;
@@ -47,7 +47,7 @@ impl World<'_> {
         }
     }
 
-    /// Checks a frame that a node is about to send.
+    /// Checks a frame that an aggregator is about to send.
     pub(crate) fn note_sent(&mut self, node: u32, link: u32, end: End, header: &Header) {
         let entry = &mut self.links[link as usize];
         let key = entry.edge.as_ref().map(|edge| edge.group);
@@ -80,7 +80,7 @@ impl World<'_> {
         }
     }
 
-    /// A frame arrives at a node.
+    /// A frame arrives at an aggregator.
     pub(crate) fn node_takes(&mut self, node: u32, port: PortId, frame: Incoming<'_>) {
         let Incoming { link, carrier, is_forged, .. } = frame;
         self.restless_nodes.push(node);
@@ -125,7 +125,7 @@ impl World<'_> {
         }
     }
 
-    /// A node or a member refused a frame: it closes the link, or drops the datagram.
+    /// An aggregator or a member refused a frame: it closes the link, or drops the datagram.
     pub(crate) fn on_refused(&mut self, frame: Incoming<'_>, error: &str) {
         let Incoming { link, to: end, carrier, is_forged, .. } = frame;
         let key = self.edge_key(link);

@@ -1,4 +1,4 @@
-//! Groups on nodes, and the death of nodes.
+//! Groups on aggregators, and the death of aggregators.
 
 use tributary_protocol::node::{GroupConfig, PortId};
 use tributary_wire::control::{GroupInstall, NodeEvent};
@@ -109,7 +109,7 @@ impl World<'_> {
         self.agenda.put(at, Item::Removals { node, life });
     }
 
-    /// A node's process dies. How its peers learn of it depends on the kind of death.
+    /// An aggregator's process dies. How its peers learn of it depends on the kind of death.
     pub(crate) fn crash_node(&mut self, node: u32, is_silent: bool, down_ns: u64) {
         let now = self.now;
         let delay_ns = self.delay_ns();

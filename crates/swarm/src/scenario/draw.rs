@@ -19,7 +19,7 @@ use tributary_topology::{Fabric, VertexId};
 use tributary_wire::frame::Target;
 use tributary_wire::{Datatype, Operator};
 
-/// Bits of a partition's set of machines: hosts, nodes and the manager.
+/// Bits of a partition's set of machines: hosts, aggregators and the manager.
 const MACHINES_MAX: u32 = 40;
 
 /// Separates the random numbers for what came later, so that older seeds keep most of their
@@ -117,7 +117,8 @@ impl Scenario {
         scenario
     }
 
-    /// Puts kernel paths in front of nodes. In a plain fabric, of which nothing is known, every group has one node.
+    /// Puts kernel paths in front of aggregators. In a plain fabric, of which nothing is known, every group has one
+    /// aggregator.
     fn put_kernel_paths(&mut self, is_plain: bool) {
         self.network.has_kernel_paths = true;
         if is_plain {

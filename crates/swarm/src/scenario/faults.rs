@@ -41,19 +41,19 @@ pub(crate) enum FaultKind {
     Offence { pick: u32, offence: Offence },
     /// A stranger sends a datagram in a member's name. It must do no harm.
     Spoof { pick: u32, offence: Offence },
-    /// A member, link, node or lease of a group with a stream lock, or waiting for one, is lost.
+    /// A member, link, aggregator or lease of a group with a stream lock, or waiting for one, is lost.
     StreamTrouble { pick: u32, holds: bool, how: StreamTrouble },
     /// Datagrams beside a link are lost for a while.
     DatagramsLost { pick: u32, for_ns: u64 },
-    /// A process that belongs to no group connects to a node.
+    /// A process that belongs to no group connects to an aggregator.
     Intrusion { pick: u32, intrusion: Intrusion },
-    /// A node dies while members wait for results of a group that it serves.
+    /// An aggregator dies while members wait for results of a group that it serves.
     NodeDiesBusy { pick: u32, is_silent: bool, down_ns: u64 },
     /// What machines in a set send does not reach the others for a while; what those send arrives.
     OneWay { machines: u64, for_ns: u64 },
     /// A machine's clock jumps, forward or back.
     ClockJump { pick: u32, by_ns: i64 },
-    /// A node dies while leaders settle the loss of a tree, or take places in another.
+    /// An aggregator dies while leaders settle the loss of a tree, or take places in another.
     NodeDiesSettling { pick: u32, is_silent: bool, down_ns: u64 },
     /// A process dies whose leaders have no tree.
     ProcessDiesSettling { pick: u32 },
@@ -114,7 +114,7 @@ pub(crate) enum StreamTrouble {
     LinkCut,
     /// Its job's lease ends, so the manager takes the group back.
     Withdrawn,
-    /// The node with the lock dies, and comes back.
+    /// The aggregator with the lock dies, and comes back.
     NodeDies { down_ns: u64 },
 }
 

@@ -56,8 +56,8 @@ impl World<'_> {
             Holder::Member(_) | Holder::Stranger => MEMBER_LOST,
         };
         if let Some(edge) = &entry.edge {
-            // A node does not know which child a link is for before it has joined. If the child is
-            // a node, that node reports the failure to the manager first.
+            // An aggregator does not know which child a link is for before it has joined. If the child is
+            // an aggregator, that aggregator reports the failure to the manager first.
             let at = if entry.has_joined { at } else { at.max(self.now + JOIN_TIMEOUT_NS) };
             let (key, below, has_joined) = (edge.group, edge.below.clone(), entry.has_joined);
             let entry = self.fault_record.entry(key);
