@@ -31,7 +31,7 @@ pub struct NodeAddress {
 /// An aggregation node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRegistration {
-    /// Its name in the fabric description; unique among living nodes.
+    /// Its name in the fabric description; unique among living aggregators.
     pub name: String,
     /// Where it takes links.
     pub address: NodeAddress,
@@ -47,12 +47,12 @@ pub struct NodeRegistration {
     /// What it can stream; none if nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<StreamCapacity>,
-    /// Whether it takes short segments inside the kernel; none from nodes of older versions.
+    /// Whether it takes short segments inside the kernel; none from aggregators of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelState>,
 }
 
-/// Whether a node takes short segments inside the kernel.
+/// Whether an aggregator takes short segments inside the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KernelState {
@@ -65,17 +65,17 @@ pub enum KernelState {
 }
 
 impl KernelState {
-    /// Most children of a node in a group whose segments it takes inside the kernel.
+    /// Most children of an aggregator in a group whose segments it takes inside the kernel.
     pub const CHILDREN_MAX: usize = 16;
     /// Most segments in flight in such a group.
     pub const OSOS_MAX: u16 = 16;
 }
 
-/// The body of `POST /v1/nodes`: a node, and what it has from the time of another manager, or from before it
+/// The body of `POST /v1/nodes`: an aggregator, and what it has from the time of another manager, or from before it
 /// lost its connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeOffer {
-    /// The node.
+    /// The aggregator.
     #[serde(flatten)]
     pub registration: NodeRegistration,
     /// Its installed groups. What the manager does not want to take over, it orders to be removed.
@@ -83,21 +83,21 @@ pub struct NodeOffer {
     pub holds: Vec<HeldGroup>,
 }
 
-/// A node that holds nothing.
+/// An aggregator that holds nothing.
 impl From<NodeRegistration> for NodeOffer {
     fn from(registration: NodeRegistration) -> Self {
         Self { registration, holds: Vec::new() }
     }
 }
 
-/// One node's part of a group that is installed there, told to a manager that may not know it.
+/// One aggregator's part of a group that is installed there, told to a manager that may not know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldGroup {
     /// The group.
     pub group: GroupId,
     /// Its incarnation.
     pub epoch: Epoch,
-    /// The version of its frames. Nodes that do not say it are older.
+    /// The version of its frames. Aggregators that do not say it are older.
     #[serde(default)]
     pub frame_version: Version,
     /// Segments in flight at most.
@@ -111,7 +111,7 @@ pub struct HeldGroup {
     pub record: GroupRecord,
 }
 
-/// What a manager gives a node to keep with a group, for a manager that comes after it.
+/// What a manager gives an aggregator to keep with a group, for a manager that comes after it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupRecord {
     /// The job that holds it.
@@ -122,19 +122,19 @@ pub struct GroupRecord {
     pub processes: u32,
     /// What the job calls the group.
     pub label: String,
-    /// How far the node is from the group's root; 0 there.
+    /// How far the aggregator is from the group's root; 0 there.
     pub level: u32,
-    /// The name of the node above it; none at the root.
+    /// The name of the aggregator above it; none at the root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// Its children, in reduction order: names of nodes and hosts.
+    /// Its children, in reduction order: names of aggregators and hosts.
     pub children: Vec<String>,
     /// The tenant whose job it is; none if it came with the operator's token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
 }
 
-/// What a node can stream.
+/// What an aggregator can stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamCapacity {
     /// Trees that may stream on it, each with a lock and memory of its own.
@@ -144,7 +144,7 @@ pub struct StreamCapacity {
     pub terms_max: StreamTerms,
 }
 
-/// What a group may stream on its nodes.
+/// What a group may stream on its aggregators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamInstall {
     /// The tree whose lock it takes.
@@ -154,12 +154,12 @@ pub struct StreamInstall {
     pub terms: StreamTerms,
 }
 
-/// A line of the answer to [`NodeRegistration`]: what the manager wants of the node.
+/// A line of the answer to [`NodeRegistration`]: what the manager wants of the aggregator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(clippy::large_enum_variant, reason = "orders are few, and gone as soon as they are read")]
 pub enum NodeOrder {
-    /// First line: the node is registered under this number.
+    /// First line: the aggregator is registered under this number.
     Registered {
         /// The number, for the path of its events.
         node: NodeId,
@@ -177,7 +177,7 @@ pub enum NodeOrder {
     Tick,
 }
 
-/// One node's part of a group.
+/// One aggregator's part of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupInstall {
     /// The group.
@@ -193,7 +193,7 @@ pub struct GroupInstall {
     pub payload_max_bytes: u32,
     /// Children in reduction order.
     pub children: Vec<ChildGrant>,
-    /// The node above; none at the root.
+    /// The aggregator above; none at the root.
     pub parent: Option<ParentGrant>,
     /// What it may stream; none if nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -208,13 +208,13 @@ pub struct GroupInstall {
     /// The keys of the group's frames; none where the fabric does not authenticate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<GroupKeys>,
-    /// What the node tells another manager about the group. Managers that do not say it are older.
+    /// What the aggregator tells another manager about the group. Managers that do not say it are older.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<GroupRecord>,
 }
 
 impl GroupInstall {
-    /// What the node has of the group once it is installed; none if the manager gave it no record.
+    /// What the aggregator has of the group once it is installed; none if the manager gave it no record.
     #[must_use]
     pub fn held(&self) -> Option<HeldGroup> {
         let &Self { group, epoch, frame_version, osos, payload_max_bytes, stream, .. } = self;
@@ -223,10 +223,10 @@ impl GroupInstall {
     }
 }
 
-/// The keys of a group's frames at one of its nodes.
+/// The keys of a group's frames at one of its aggregators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupKeys {
-    /// Those between members and nodes.
+    /// Those between members and aggregators.
     pub group: FrameKey,
     /// Those to and from the process outside the group, which must not be able to contribute; where
     /// there is one.
@@ -243,7 +243,7 @@ pub struct MulticastGrant {
     pub capability: Capability,
 }
 
-/// A child of one node in one group.
+/// A child of one aggregator in one group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildGrant {
     /// What the child has to show.
@@ -253,23 +253,23 @@ pub struct ChildGrant {
     /// One past the last member at or below it.
     pub members_end: EndpointId,
     /// Whether the child is an aggregation node. Managers that do not say so are older; their
-    /// groups name a lost node's members as lost.
+    /// groups name a lost aggregator's members as lost.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub is_node: bool,
 }
 
-/// The way up from one node in one group.
+/// The way up from one aggregator in one group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParentGrant {
     /// Where the parent takes links.
     pub address: NodeAddress,
-    /// This node's place among the parent's children.
+    /// This aggregator's place among the parent's children.
     pub child: ChildIndex,
-    /// What this node has to show there.
+    /// What this aggregator has to show there.
     pub capability: Capability,
 }
 
-/// `POST /v1/nodes/{node}/events`: what a node has to say; the body is a list of these.
+/// `POST /v1/nodes/{node}/events`: what an aggregator has to say; the body is a list of these.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeEvent {
@@ -286,7 +286,7 @@ pub enum NodeEvent {
         group: GroupId,
         /// Its incarnation.
         epoch: Epoch,
-        /// What the node lacks.
+        /// What the aggregator lacks.
         reason: String,
     },
     /// The group failed here; its members were told.
@@ -309,8 +309,8 @@ pub enum NodeEvent {
     Tick,
 }
 
-/// `POST /v1/nodes/{node}/waits`: what a node's groups wait for; the body is a list of these, and stands for the last
-/// one. Only waits that last are told.
+/// `POST /v1/nodes/{node}/waits`: what an aggregator's groups wait for; the body is a list of these, and stands for the
+/// last one. Only waits that last are told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupWait {
     /// The group.
@@ -322,11 +322,11 @@ pub struct GroupWait {
     pub operation: Option<u32>,
     /// For how long by now, in milliseconds.
     pub waited_ms: u64,
-    /// Children whose part has not come; none of them if all have, and the node above is waited for.
+    /// Children whose part has not come; none of them if all have, and the aggregator above is waited for.
     pub missing: Vec<ChildIndex>,
 }
 
-/// `POST /v1/nodes/{node}/counts`: what a node has done since it started, once a second. Every count only grows.
+/// `POST /v1/nodes/{node}/counts`: what an aggregator has done since it started, once a second. Every count only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeCounts {
     /// Children's segments and chunks that went into a result.
@@ -348,7 +348,7 @@ pub struct NodeCounts {
     pub kernel: Option<KernelCounts>,
 }
 
-/// What a node has done inside the kernel since it started.
+/// What an aggregator has done inside the kernel since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelCounts {
     /// Groups that are served there now: the one number that also falls.
@@ -357,7 +357,7 @@ pub struct KernelCounts {
     pub taken: u64,
     /// Segments whose result was handed down.
     pub results: u64,
-    /// Segments gathered there, and handed to the process to be folded; its results are the node's.
+    /// Segments gathered there, and handed to the process to be folded; its results are the aggregator's.
     #[serde(default)]
     pub gathered: u64,
     /// Contributions that came again, and were not counted again.
@@ -377,10 +377,10 @@ pub struct PageCode {
     pub code: String,
 }
 
-/// `POST /v1/drain`: a node is about to be stopped; its groups are to move away, and no more to come.
+/// `POST /v1/drain`: an aggregator is about to be stopped; its groups are to move away, and no more to come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainRequest {
-    /// The node's name.
+    /// The aggregator's name.
     pub node: String,
 }
 
@@ -468,7 +468,7 @@ pub struct GroupGrant {
     /// What the group may stream; none if nothing. No wider than was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<StreamTerms>,
-    /// Whether all its nodes take its short segments inside the kernel. Managers that do not say it are older.
+    /// Whether all its aggregators take its short segments inside the kernel. Managers that do not say it are older.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub in_kernel: bool,
     /// One per host of the request, in its order.
@@ -514,7 +514,7 @@ pub struct EndpointGrant {
     pub endpoint: EndpointId,
     /// Where its aggregation node takes links.
     pub address: NodeAddress,
-    /// Its place among that node's children.
+    /// Its place among that aggregator's children.
     pub child: ChildIndex,
     /// What it has to show there.
     pub capability: Capability,
@@ -542,9 +542,9 @@ pub enum RefusalCode {
     BadRequest,
     /// 400: plain HTTP from another host; control connections are encrypted there.
     TlsRequired,
-    /// 404: no such job, node or group.
+    /// 404: no such job, aggregator or group.
     NotFound,
-    /// 409: a living node already has the name, or another job the number.
+    /// 409: a living aggregator already has the name, or another job the number.
     NameTaken,
     /// 409: no tree can carry the group.
     NoTree,
@@ -552,14 +552,14 @@ pub enum RefusalCode {
     NodeExhausted,
     /// 429: a limit of the tenant or of the manager is reached.
     LimitReached,
-    /// 503: a node did not answer an install in time, or died, failed or was drained meanwhile.
+    /// 503: an aggregator did not answer an install in time, or died, failed or was drained meanwhile.
     NodeSilent,
 }
 
 /// `GET /v1/status`: the fabric now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// Living nodes.
+    /// Living aggregators.
     pub nodes: Vec<NodeStatus>,
     /// Admitted jobs.
     pub jobs: Vec<JobStatus>,
@@ -595,7 +595,7 @@ pub struct Share {
     pub max: Option<u32>,
 }
 
-/// One living node.
+/// One living aggregator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// Its number.
@@ -607,9 +607,10 @@ pub struct NodeStatus {
     /// It is about to be stopped, and gets no groups.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub is_draining: bool,
-    /// The node above it in the fabric's tree; none at its root.
+    /// The aggregator above it in the fabric's tree; none at its root.
     pub parent: Option<String>,
-    /// What it has done, as it told last. Only `GET /v1/status` says it, to operators, and of nodes that have told.
+    /// What it has done, as it told last. Only `GET /v1/status` says it, to operators, and of aggregators that have
+    /// told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<NodeCounts>,
 }
@@ -660,7 +661,7 @@ pub struct WaitingStatus {
     pub waited_ms: u64,
     /// Hosts whose part has not come.
     pub hosts: Vec<String>,
-    /// Nodes that have all from below, and whose part has not come: what lies between them and the next is slow.
+    /// Aggregators that have all from below, and whose part has not come: what lies between them and the next is slow.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
 }
@@ -668,11 +669,11 @@ pub struct WaitingStatus {
 /// One aggregation node of one group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupNodeStatus {
-    /// The node's name.
+    /// The aggregator's name.
     pub name: String,
-    /// The name of the node above it in the group; none at the root.
+    /// The name of the aggregator above it in the group; none at the root.
     pub parent: Option<String>,
-    /// Its children, in reduction order: names of nodes and hosts.
+    /// Its children, in reduction order: names of aggregators and hosts.
     pub children: Vec<String>,
 }
 
@@ -681,7 +682,7 @@ mod tests {
     use super::*;
     use alloc::format;
 
-    /// What nodes and managers sent before they agreed on versions of frames.
+    /// What aggregators and managers sent before they agreed on versions of frames.
     #[test]
     fn a_peer_that_says_nothing_of_versions_speaks_the_one_before_they_were_said() {
         let node = r#"{"name":"n","address":{"tcp":"t","machine":"m"},"radix":2,"osos":3,"payload_max_bytes":4}"#;
@@ -696,7 +697,7 @@ mod tests {
         assert_eq!(grant.frame_version, Version(2));
     }
 
-    /// What managers sent, and nodes understood, before a child was said to be a node.
+    /// What managers sent, and aggregators understood, before a child was said to be an aggregator.
     #[test]
     fn a_child_of_an_older_manager_is_a_member() {
         let old =

@@ -78,7 +78,7 @@ pub enum Message {
     /// Either way, over the link: where the sender takes this edge's datagrams (a UDP port of the
     /// address that the link ends at), or that it takes none.
     Datagrams(Option<NonZeroU16>),
-    /// Up, as a datagram: asks whether datagrams arrive. Over the link: asks whether the node is there. The
+    /// Up, as a datagram: asks whether datagrams arrive. Over the link: asks whether the aggregator is there. The
     /// number tells attempts apart.
     Probe(u8),
     /// Down, by what the probe came: the probe with this number arrived.
@@ -100,7 +100,7 @@ pub enum Message {
     Subscribed(Subscription),
     /// Up: everyone below wants to stream a vector.
     StreamRequest(StreamRequest),
-    /// Down: the stream may begin. The node's stream slots belong to the group now.
+    /// Down: the stream may begin. The aggregator's stream slots belong to the group now.
     StreamGrant(OperationNumber),
     /// Up: one chunk's contribution to the stream that has the grant.
     Chunk(Part),
@@ -131,7 +131,7 @@ impl Subscription {
     pub const ALL: [Self; 3] = [Self::Nobody, Self::Below, Self::Here];
 }
 
-/// The child in frames to a group's multicast address, which go to every child of every node. No
+/// The child in frames to a group's multicast address, which go to every child of every aggregator. No
 /// edge has this number.
 pub const EVERYONE: ChildIndex = ChildIndex(u16::MAX);
 
@@ -192,7 +192,7 @@ impl Part {
 pub struct Abort {
     /// What happened.
     pub reason: AbortReason,
-    /// The member at fault, or the first member below the node at fault.
+    /// The member at fault, or the first member below the aggregator at fault.
     pub at_fault: EndpointId,
 }
 

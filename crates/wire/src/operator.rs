@@ -5,7 +5,7 @@ use crate::Datatype;
 /// Operation on vectors, as the frame header names it.
 ///
 /// The reductions are those of MPI 4.1 §6.9.2 and §6.9.4. In a barrier or broadcast at most one
-/// child brings data, so nodes handle them on the same path.
+/// child brings data, so aggregators handle them on the same path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "control", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "control", serde(rename_all = "kebab-case"))]

@@ -1,6 +1,6 @@
 //! What a group is granted for streams.
 
-/// A group's terms for streams, the same at all of its nodes and members.
+/// A group's terms for streams, the same at all of its aggregators and members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "control", derive(serde::Serialize, serde::Deserialize))]
 pub struct StreamTerms {

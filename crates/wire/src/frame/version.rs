@@ -1,7 +1,7 @@
 //! Versions of the frame layout, and what two sides agree on.
 //!
-//! A side speaks all versions between two. The manager hears them from nodes and jobs, and grants each group the
-//! newest version that all of its nodes and members speak; every frame of the group has it. So nodes are
+//! A side speaks all versions between two. The manager hears them from aggregators and jobs, and grants each group the
+//! newest version that all of its aggregators and members speak; every frame of the group has it. So aggregators are
 //! upgraded one at a time while jobs run: a build speaks its own version and the one before.
 
 use core::fmt;
