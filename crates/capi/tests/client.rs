@@ -25,7 +25,7 @@ fn client(scenario: &str, ranks: u32) -> Command {
     command
 }
 
-/// A client's ranks as so many hosts, and the nodes between them.
+/// A client's ranks as so many hosts, and the aggregators between them.
 fn client_on_hosts(scenario: &str, hosts: u32) -> (Command, Fabric) {
     client_on(scenario, &FabricOptions { hosts, ..FabricOptions::default() })
 }

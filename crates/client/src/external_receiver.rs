@@ -94,7 +94,7 @@ pub enum Ended {
     /// The group failed.
     #[error("the group failed: {0}")]
     Failed(AbortReason),
-    /// The node is gone, or sent what is no result.
+    /// The aggregator is gone, or sent what is no result.
     #[error("the aggregation node is gone")]
     NodeLost,
 }
@@ -123,7 +123,7 @@ pub(crate) fn write_grant(grant: &GroupGrant, path: &Path) -> Result<(), String>
 }
 
 impl ExternalReceiver {
-    /// Takes the place that a grant gives, and waits at most `within` for the node to say so.
+    /// Takes the place that a grant gives, and waits at most `within` for the aggregator to say so.
     ///
     /// # Errors
     /// If the place is not to be had.

@@ -8,7 +8,7 @@ use tributary_wire::control::{
 
 use crate::manager::{Lease, ManagerClient, ManagerError};
 
-/// How often a group is asked for when the manager forgot the job, or nodes are lost meanwhile.
+/// How often a group is asked for when the manager forgot the job, or aggregators are lost meanwhile.
 const ATTEMPTS_MAX: u32 = 4;
 
 /// Asks the manager on behalf of the job. Clones share what they hold.
@@ -53,7 +53,7 @@ impl Job {
                 Err(ManagerError::Refused(it)) if attempts > 0 && is_forgotten(it.code) => {
                     self.resume()?;
                 }
-                // Without the node that was lost, the next answer may be another.
+                // Without the aggregator that was lost, the next answer may be another.
                 Err(ManagerError::Refused(it))
                     if attempts > 0 && it.code == RefusalCode::NodeSilent => {}
                 answer => return answer,

@@ -142,7 +142,7 @@ impl ManagerClient {
         response.body_mut().read_json().map_err(|_| self.garbled(status))
     }
 
-    /// Has a node's groups moved away, because it is about to be stopped.
+    /// Has an aggregator's groups moved away, because it is about to be stopped.
     ///
     /// # Errors
     /// If the manager doesn't answer or refuses.

@@ -1,4 +1,4 @@
-//! A node's machine and the program in the kernel, as one: who completes which segment, and what each
+//! An aggregator's machine and the program in the kernel, as one: who completes which segment, and what each
 //! must know of the other's.
 //!
 //! To the machine, what the program gathers looks like datagrams that are late. It hears of them in
@@ -37,7 +37,7 @@ pub struct Handover {
 pub struct DatagramPath {
     /// The other's.
     pub peer: SocketAddrV4,
-    /// This node's.
+    /// This aggregator's.
     pub own: SocketAddrV4,
 }
 

@@ -1,5 +1,5 @@
 //! The aggregation node's path inside the kernel: an eBPF program at the network ports, and the tables
-//! that it shares with the node's process.
+//! that it shares with the aggregator's process.
 //!
 //! The program (`ebpf/`, C) takes single-packet segments of the groups in its tables: it checks them,
 //! gathers them in slots, reduces them in child order and sends the results, before any process is woken.
@@ -10,7 +10,7 @@
 //! - [`Host`]: whether this machine and process can have it, and what they lack if not.
 //! - [`Program`]: loads the program and attaches it to interfaces.
 //! - [`Tables`]: groups that the program serves, and sequences that change hands.
-//! - [`Handover`]: a node's machine and the program as one.
+//! - [`Handover`]: an aggregator's machine and the program as one.
 //! - [`coverage`]: which operations it takes.
 //! - `user_space` (a feature, for tests, fuzzers and the swarm): the same source as a function.
 //!

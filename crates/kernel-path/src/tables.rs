@@ -1,4 +1,4 @@
-//! The tables, as the node's process uses them: groups come and go, and sequences change hands.
+//! The tables, as the aggregator's process uses them: groups come and go, and sequences change hands.
 //!
 //! A sequence belongs to the side that changed its slot's word first. The program opens a slot for
 //! a segment that it takes; the process opens one for every other. The process may take over what the
@@ -52,7 +52,7 @@ pub struct ChildTerms {
     pub capability: Capability,
     /// Where it takes and sends datagrams.
     pub peer: SocketAddrV4,
-    /// Where this node takes them from it.
+    /// Where this aggregator takes them from it.
     pub own: SocketAddrV4,
     /// The number after the highest it has sent.
     pub next: Sequence,
@@ -69,18 +69,18 @@ pub struct Multicast {
     pub terms: MulticastTerms,
 }
 
-/// The node above a group's node.
+/// The aggregator above a group's aggregator.
 #[derive(Clone, Copy, Debug)]
 pub struct ParentTerms {
-    /// Which of its children this node is.
+    /// Which of its children this aggregator is.
     pub child: ChildIndex,
     /// What frames between the two show.
     pub capability: Capability,
     /// Where it takes and sends datagrams.
     pub peer: SocketAddrV4,
-    /// Where this node takes them from it.
+    /// Where this aggregator takes them from it.
     pub own: SocketAddrV4,
-    /// Whether members may have results before this node has them.
+    /// Whether members may have results before this aggregator has them.
     pub may_be_overtaken: bool,
 }
 
@@ -99,10 +99,10 @@ pub struct GroupTerms {
     pub payload_max_bytes: u32,
     /// Its children, in reduction order.
     pub children: Vec<ChildTerms>,
-    /// The node above; none at the root.
+    /// The aggregator above; none at the root.
     pub parent: Option<ParentTerms>,
-    /// Its multicast. At the root it is used if this node has one address for all children, from which results are to
-    /// come.
+    /// Its multicast. At the root it is used if this aggregator has one address for all children, from which results
+    /// are to come.
     pub multicast: Option<Multicast>,
     /// The earliest sequence whose result is not here.
     pub floor: Sequence,
@@ -159,7 +159,7 @@ pub struct Held {
 pub struct Folded {
     /// The segment.
     pub part: Part,
-    /// Its result; of a segment that waits for the parent, the sum of what is below this node.
+    /// Its result; of a segment that waits for the parent, the sum of what is below this aggregator.
     pub payload: Vec<u8>,
     /// The newest attempt of each child.
     pub attempts: Vec<u8>,

@@ -69,7 +69,7 @@ impl Word {
     }
 
     /// Whether the process may open the slot for this sequence: it was not used, or an earlier one is done, or its
-    /// members may have the result before this node has it.
+    /// members may have the result before this aggregator has it.
     pub(crate) fn is_free_for(self, sequence: Sequence, may_be_overtaken: bool) -> bool {
         let ahead = sequence.distance_from(self.sequence());
         let is_later = (1..1 << 31).contains(&ahead);

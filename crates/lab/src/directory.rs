@@ -116,7 +116,7 @@ impl Directory {
         self.0.join("log").join(member)
     }
 
-    /// The token that manager, nodes and jobs share.
+    /// The token that manager, aggregators and jobs share.
     #[must_use]
     pub fn token(&self) -> PathBuf {
         self.0.join("token")

@@ -176,7 +176,7 @@ impl Lab {
         }
     }
 
-    /// Number of nodes registered at the manager; `None` while it does not answer.
+    /// Number of aggregators registered at the manager; `None` while it does not answer.
     fn registered_nodes(&self) -> Option<usize> {
         let words: [OsString; 3] =
             [self.config.program.clone().into(), "status".into(), "--json".into()];

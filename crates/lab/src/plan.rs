@@ -27,7 +27,7 @@ pub const PREFIX_BITS: u8 = 16;
 /// A member's own end of its link.
 pub const MEMBER_INTERFACE: &str = "eth0";
 
-/// Where a node with a kernel path serves its metrics, in its own namespace.
+/// Where an aggregator with a kernel path serves its metrics, in its own namespace.
 pub const METRICS_ADDRESS: &str = "127.0.0.1:7479";
 
 /// The bridge of a switch.
@@ -114,7 +114,7 @@ pub struct Plan {
     pub shape: Shape,
     /// What every link does.
     pub links: LinkOptions,
-    /// Switches from the top down, then manager, nodes and hosts.
+    /// Switches from the top down, then manager, aggregators and hosts.
     pub members: Vec<Member>,
 }
 
@@ -182,8 +182,8 @@ impl Plan {
         self.members.iter().filter(|member| member.address.is_some())
     }
 
-    /// How long frames from one member to another are held: half of the delay on the link of each, half of the
-    /// spine's on each link between a leaf and the spine. Those of a node inside a switch need no link of its own.
+    /// How long frames from one member to another are held: half of the delay on the link of each, half of the spine's
+    /// on each link between a leaf and the spine. Those of an aggregator inside a switch need no link of its own.
     #[must_use]
     pub fn hold_ns(&self, source: &Member, target: &Member) -> u64 {
         let links = &self.links;
@@ -376,7 +376,8 @@ mod tests {
             ..LinkOptions::default()
         };
         for (nodes, expected) in [
-            // Between two hosts of a leaf and of two, from a host to its node, from a node to the one above.
+            // Between two hosts of a leaf and of two, from a host to its aggregator, from an aggregator to the one
+            // above.
             (NodePlacement::All, [1_000_000, 1_300_000, 1_000_000, 1_150_000]),
             (NodePlacement::Inside, [1_000_000, 1_300_000, 500_000, 150_000]),
         ] {

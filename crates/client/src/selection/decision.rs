@@ -25,7 +25,7 @@ pub(crate) struct Decision {
     pub(super) table: Table,
     /// The same where the tree can't be had.
     pub(super) direct_table: Table,
-    /// The same where nodes take short segments inside the kernel; none if that changes nothing.
+    /// The same where aggregators take short segments inside the kernel; none if that changes nothing.
     pub(super) kernel_table: Option<Table>,
     named_algorithm: AlgorithmChoice,
     costs: Option<CostsRow>,
@@ -99,7 +99,7 @@ impl Decision {
             BetweenHosts::Tree => fastest(Some(Method::Tree)),
             BetweenHosts::Direct => direct_table.clone(),
         };
-        // A tuning file has the system's nodes as they are.
+        // A tuning file has the system's aggregators as they are.
         let kernel_table = (basis == Basis::Lab).then(|| {
             let inside = lab::inside_the_kernel(&measurements);
             Table::fastest(&inside, hosts.count, hosts.ranks)

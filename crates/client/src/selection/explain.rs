@@ -33,7 +33,7 @@ pub struct Case {
     pub ranks_per_host: u32,
     /// The kind of network between the hosts; none if they are of one kernel, as containers and labs are.
     pub network: Option<Network>,
-    /// Whether the tree's nodes take short segments inside the kernel.
+    /// Whether the tree's aggregators take short segments inside the kernel.
     pub nodes_in_kernel: bool,
 }
 

@@ -147,7 +147,7 @@ struct Question {
 pub(crate) struct Opened {
     /// Whether it has a group in the tree.
     pub(crate) tree: bool,
-    /// Whether the tree's nodes take short segments inside the kernel.
+    /// Whether the tree's aggregators take short segments inside the kernel.
     pub(crate) in_kernel: bool,
     /// Leaders of each host that have direct links; 0 where there are none.
     pub(crate) direct_leaders: u32,
@@ -353,7 +353,7 @@ impl Selection {
 /// messages are faster.
 const COMBINED_IN_PARTS_MIN_BYTES: u64 = 32 << 10;
 
-/// How an operation goes whose operator nodes cannot call: by an algorithm that keeps the hosts' order.
+/// How an operation goes whose operator aggregators cannot call: by an algorithm that keeps the hosts' order.
 /// These were not measured, for what an operator costs is the caller's.
 fn combined(question: &Question) -> DirectPath {
     let algorithm = match question.kind {

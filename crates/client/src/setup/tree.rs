@@ -22,7 +22,7 @@ pub(super) struct Joined {
     pub(super) stream: Option<StreamUse>,
     /// What carries data between leaders and the tree, for the report.
     pub(super) carriers: String,
-    /// Whether its nodes took short segments inside the kernel when it was granted.
+    /// Whether its aggregators took short segments inside the kernel when it was granted.
     pub(super) in_kernel: bool,
 }
 
@@ -79,7 +79,7 @@ fn request_group(
     let answer = (bootstrap.rank() == 0).then(|| {
         let request =
             GroupRequest { external_receiver, ..group_request(context, job, placement, label) };
-        // What an external receiver is to read is not streamed: nodes hold a stream's results only
+        // What an external receiver is to read is not streamed: aggregators hold a stream's results only
         // until all members have them.
         let stream = request.stream.filter(|_| !external_receiver);
         let request = GroupRequest { stream, ..request };

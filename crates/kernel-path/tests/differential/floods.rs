@@ -1,6 +1,6 @@
 //! Goal: what is refused stores nothing. Method: between the packets of honest members come many with a wrong
 //! capability, source, window, edge or checksum, and random bytes; all that the program keeps for the group is
-//! compared before and after each. And packets for other nodes go on.
+//! compared before and after each. And packets for other aggregators go on.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 

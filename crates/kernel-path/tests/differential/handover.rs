@@ -1,9 +1,8 @@
-//! Goal: program and process together lose nothing and count nothing twice. Method: honest members over a
-//! network that loses, repeats and reorders, whose segments are of all types, lengths and carriers, so that
-//! each sequence is the program's, the process's, or taken over half-way; groups leave the program and come
-//! back at random. Every other group is that of a node below another, which gets and answers what is sent to it, over
-//! the same network. Every result is compared with the contributions' fold in child order, and every member gets every
-//! result.
+//! Goal: program and process together lose nothing and count nothing twice. Method: honest members over a network that
+//! loses, repeats and reorders, whose segments are of all types, lengths and carriers, so that each sequence is the
+//! program's, the process's, or taken over half-way; groups leave the program and come back at random. Every other
+//! group is that of an aggregator below another, which gets and answers what is sent to it, over the same network.
+//! Every result is compared with the contributions' fold in child order, and every member gets every result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -76,7 +75,7 @@ struct World {
     parent: Parent,
 }
 
-/// The node above.
+/// The aggregator above.
 #[derive(Default)]
 struct Parent {
     /// The segments that it has got.
@@ -194,7 +193,7 @@ impl World {
         }
     }
 
-    /// What all members get: of those below the node alone, or of others as well.
+    /// What all members get: of those below the aggregator alone, or of others as well.
     fn result(&self, number: u32, shape: &Shape) -> Vec<u8> {
         let others = if self.is_root { 0 } else { 1 };
         expected(*shape, number, self.members.len() + others)
@@ -278,7 +277,7 @@ impl World {
             .expect("a rested place is free");
     }
 
-    /// A member is reached by multicast or not any more, and the node may hear of it.
+    /// A member is reached by multicast or not any more, and the aggregator may hear of it.
     fn subscribe(&mut self) {
         let child = self.random.random_range(0..self.members.len());
         self.members[child].is_reached = self.random.random_bool(0.7);
@@ -318,7 +317,7 @@ impl World {
         self.deliver(child, carrier, Message::Request(part), &payload);
     }
 
-    /// Delivers a frame to the node: a datagram meets the program first.
+    /// Delivers a frame to the aggregator: a datagram meets the program first.
     fn deliver(&mut self, child: usize, carrier: Carrier, message: Message, payload: &[u8]) {
         if carrier == Carrier::Datagram {
             let header = Header { edge: edge(child), message };

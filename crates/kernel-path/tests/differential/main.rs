@@ -2,7 +2,7 @@
 //! members that lose, repeat, reorder, forge, damage and disagree, go to the program (compiled for user
 //! space) and to `protocol::node` behind its driver's checks; all that both send is compared.
 //!
-//! Every other group is that of a node below another, which answers what is sent to it, or not.
+//! Every other group is that of an aggregator below another, which answers what is sent to it, or not.
 //!
 //! `TRIBUTARY_DIFFERENTIAL_RUNS` sets the number of groups; each gets some hundred packets.
 
@@ -58,7 +58,7 @@ struct Seen {
     /// Sums sent upward, and how many of them again.
     forwarded: u64,
     forwarded_again: u64,
-    /// Segments that members went on from before this node had the result.
+    /// Segments that members went on from before this aggregator had the result.
     overtaken: u64,
 }
 

@@ -34,7 +34,7 @@ pub(crate) enum Kind {
     Disagreement,
 }
 
-/// One packet to the node.
+/// One packet to the aggregator.
 #[derive(Debug)]
 pub(crate) struct Shot {
     pub(crate) kind: Kind,
@@ -60,7 +60,7 @@ pub(crate) struct Members {
     complete: u32,
 }
 
-/// The hardware addresses of a child's packets: the node's, then its own.
+/// The hardware addresses of a child's packets: the aggregator's, then its own.
 pub(crate) fn hardware(child: usize) -> [u8; 12] {
     let mut addresses = [0xaa; 12];
     addresses[6..].fill(child as u8);

@@ -32,7 +32,7 @@ fn served() -> (UserSpace, Tables, PlaceId) {
     (program, tables, place)
 }
 
-/// A child contributes to a barrier, through an interface, at one of the node's addresses.
+/// A child contributes to a barrier, through an interface, at one of the aggregator's addresses.
 fn contribute(
     program: &UserSpace,
     number: u32,

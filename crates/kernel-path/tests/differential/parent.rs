@@ -1,4 +1,4 @@
-//! The node above the one under test: an honest one over a bad network, and what others may send in its name.
+//! The aggregator above the one under test: an honest one over a bad network, and what others may send in its name.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
@@ -23,7 +23,7 @@ pub(crate) const PARENT: usize = 16;
 /// What frames to it are marked with where frames to children are marked with the child.
 pub(crate) const UPWARD: ChildIndex = ChildIndex(PARENT as u16);
 
-/// Which of its children the node is.
+/// Which of its children the aggregator is.
 const CHILD: ChildIndex = ChildIndex(5);
 
 fn capability() -> Capability {

@@ -1,4 +1,4 @@
-//! The node as a process: `protocol::node` behind the checks of its driver, as the oracle.
+//! The aggregator as a process: `protocol::node` behind the checks of its driver, as the oracle.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::num::NonZeroU16;
@@ -15,7 +15,7 @@ use crate::root::{GROUP, edge, inner, multicast_by, multicast_capability, root, 
 
 pub(crate) const PAYLOAD_MAX_BYTES: u32 = 1100;
 
-/// One group's node, and what its links and sockets know.
+/// One group's aggregator, and what its links and sockets know.
 pub(crate) struct Process {
     node: Node,
     memory: NodeMemory,

@@ -1,4 +1,4 @@
-//! A node of one group as the process has it: `protocol::node` with all its members about to join.
+//! An aggregator of one group as the process has it: `protocol::node` with all its members about to join.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::num::NonZeroU16;
@@ -42,7 +42,7 @@ pub(crate) fn root(children: usize, window: u16, payload_max_bytes: u32) -> (Nod
     node_with(children, window, payload_max_bytes, None)
 }
 
-/// A node that exchanges datagrams with its parent, too.
+/// An aggregator that exchanges datagrams with its parent, too.
 pub(crate) fn inner(children: usize, window: u16, payload_max_bytes: u32) -> (Node, NodeMemory) {
     let (mut node, mut memory) =
         node_with(children, window, payload_max_bytes, Some(parent_config()));
@@ -96,7 +96,7 @@ fn node_with(
     (node, memory)
 }
 
-/// Results that a node has to send to the multicast address.
+/// Results that an aggregator has to send to the multicast address.
 pub(crate) fn multicast_by(node: &mut Node, memory: &NodeMemory) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     while let Some((_, transmit)) = node.poll_multicast() {
@@ -113,7 +113,7 @@ fn frame_of(transmit: &Transmit, memory: &NodeMemory) -> Vec<u8> {
     encode(&transmit.header, &body)
 }
 
-/// Everything else that a node has to send: to whom, by what, and the frame.
+/// Everything else that an aggregator has to send: to whom, by what, and the frame.
 pub(crate) fn sent_by(node: &mut Node, memory: &NodeMemory) -> Vec<(PortId, Carrier, Vec<u8>)> {
     let mut sent = Vec::new();
     while let Some(port) = node.poll_ready() {
@@ -125,7 +125,7 @@ pub(crate) fn sent_by(node: &mut Node, memory: &NodeMemory) -> Vec<(PortId, Carr
     sent
 }
 
-/// Looks at a node's events: its group must not fail.
+/// Looks at an aggregator's events: its group must not fail.
 pub(crate) fn assert_lives(node: &mut Node, seed: u64) {
     while let Some(event) = node.poll_event() {
         assert!(!matches!(event, Event::Failed { .. }), "seed {seed}: {event:?}");

@@ -1,6 +1,6 @@
-//! Goal: below another node, every member gets the parent's result and the parent the sum, however the parent's packets,
-//! members' repeats, members that go on, and the process meet at a slot. Method: as in `interleavings.rs`, all orders
-//! with few interruptions, of what may come once the program has sent the sum upward.
+//! Goal: below another aggregator, every member gets the parent's result and the parent the sum, however the parent's
+//! packets, members' repeats, members that go on, and the process meet at a slot. Method: as in `interleavings.rs`, all
+//! orders with few interruptions, of what may come once the program has sent the sum upward.
 
 use std::net::SocketAddrV4;
 use std::sync::Mutex;
