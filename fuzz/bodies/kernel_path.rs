@@ -1,8 +1,8 @@
 //! Any packets at the kernel path's program, compiled for user space, and between them all that its process does:
 //! groups come, leave the program and come back, members speak over their links, leave and vanish. After every packet
 //! the program's accounts are right; after every step each slot's word is one that both sides understand, and the
-//! window is kept. Groups may be below another node, whose packets may be any, too. Honest groups beside the attacked
-//! ones, at their root and below an honest parent, get their sums.
+//! window is kept. Groups may be below another aggregator, whose packets may be any, too. Honest groups beside the
+//! attacked ones, at their root and below an honest parent, get their sums.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -26,7 +26,7 @@ use tributary_wire::{
 
 const STEPS_MAX: usize = 150;
 const GROUPS: u32 = 3;
-/// The honest groups, behind all that a step names: at its root, and below another node.
+/// The honest groups, behind all that a step names: at its root, and below another aggregator.
 const HONEST: GroupId = GroupId(GROUPS);
 const HONEST_BELOW: GroupId = GroupId(GROUPS + 1);
 const CHILDREN_MAX: u16 = 5;
@@ -92,7 +92,7 @@ enum Step {
         group: u8,
         segments: u8,
     },
-    /// Any bytes from a child to the node's socket, behind the beginning of a good frame.
+    /// Any bytes from a child to the aggregator's socket, behind the beginning of a good frame.
     Bytes {
         group: u8,
         child: u8,
@@ -439,7 +439,7 @@ impl Run {
         }
     }
 
-    /// Parent and node tell each other that they take datagrams.
+    /// Parent and aggregator tell each other that they take datagrams.
     fn greet(&mut self, group: GroupId) {
         let (edge, port) = (edges(group).edge(PARENT), port_of(group, PARENT));
         self.node.offer_datagrams(group);
@@ -725,7 +725,7 @@ fn check_credit(word: Word, window: u16, is_below: bool, words: &[Word], place: 
     let before = words[earlier.0 as usize % words.len()];
     let is_first = word.sequence().distance_from(Sequence::FIRST) < window.into();
     let is_done = match before.sequence().distance_from(earlier) {
-        // Below another node, members may have had the result by multicast.
+        // Below another aggregator, members may have had the result by multicast.
         0 if is_below && matches!(before.phase(), Phase::Forwarded | Phase::OfProcess) => true,
         0 => matches!(before.phase(), Phase::Done | Phase::DoneByProcess),
         ahead => before.phase() != Phase::Empty && ahead < 1 << 31,

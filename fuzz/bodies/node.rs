@@ -1,4 +1,4 @@
-//! Any sequence of orders, frames, closings and timeouts at one node. The node never panics, its
+//! Any sequence of orders, frames, closings and timeouts at one aggregator. The aggregator never panics, its
 //! accounts stay right, and an honest group beside the attacked ones is not disturbed.
 
 use std::collections::BTreeMap;
@@ -279,7 +279,7 @@ pub(crate) fn run(bytes: &[u8]) -> Reached {
         run.step(&step);
         run.check();
     }
-    // Whatever was done to the node, the honest group still works.
+    // Whatever was done to the aggregator, the honest group still works.
     run.honest_sum(1, 2, false);
     run.check();
     // Once no group has the lock or waits for it, no removed group does either.
@@ -305,7 +305,7 @@ pub(crate) fn run(bytes: &[u8]) -> Reached {
     }
 }
 
-/// The edges below the node in a group's tree.
+/// The edges below the aggregator in a group's tree.
 fn edges(group: GroupId) -> NodeEdges {
     NodeEdges { group, node: 0 }
 }

@@ -9,7 +9,7 @@ const INTERVAL_NS: u64 = 5_000_000;
 /// Most operations between two boundaries.
 const OPERATIONS_MAX: u32 = 1 << 10;
 
-/// Nodes keep the places of a group for 10 s; a grant as old as this is not worth trying.
+/// Aggregators keep the places of a group for 10 s; a grant as old as this is not worth trying.
 pub const GRANT_AGE_MAX_NS: u64 = 8_000_000_000;
 
 /// Pauses before the manager is asked again: the first, and the longest after doubling.

@@ -39,8 +39,8 @@ pub mod boundaries;
 pub mod planted;
 pub mod settler;
 
-/// Whether a group that fails so has only lost its tree, so that its members can go on without it. A node calls a
-/// member lost whose link to it has ended; whether that member is, the direct link to it shows.
+/// Whether a group that fails so has only lost its tree, so that its members can go on without it. An aggregator calls
+/// a member lost whose link to it has ended; whether that member is, the direct link to it shows.
 #[must_use]
 pub fn is_tree_lost(reason: AbortReason) -> bool {
     #[cfg(feature = "planted-bugs")]

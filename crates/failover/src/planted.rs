@@ -21,13 +21,13 @@ pub enum Bug {
     UnfairLock = 5,
     /// A child that sent its request over its link, and so never repeats it, gets no reliable copy.
     SparedCopy = 6,
-    /// A parent calls a lost node a lost member.
+    /// A parent calls a lost aggregator a lost member.
     NodeCalledMember = 7,
-    /// A node that loses its parent fails its group, and tells nobody below.
+    /// An aggregator that loses its parent fails its group, and tells nobody below.
     SilentOrphan = 8,
     /// Time that goes back is taken for impossible.
     TimeOnlyForward = 9,
-    /// The manager says of few nodes only that they are nodes.
+    /// The manager says of few aggregators only that they are aggregators.
     FewNodesNamed = 10,
     /// A frame's code covers its header only. In the swarm's stand-in for the transport's codes.
     CodeOfHeader = 11,
@@ -43,7 +43,7 @@ pub enum Bug {
     WithdrawnIsTheEnd = 16,
     /// Where the next boundary lies is forgotten, unless there is a grant.
     BoundaryForgotten = 17,
-    /// A node's machine is not told of results that were made inside the kernel.
+    /// An aggregator's machine is not told of results that were made inside the kernel.
     ResultsUntold = 18,
     /// Nor of what was sent to the parent there, when it takes that over.
     ForwardedUntold = 19,

@@ -1,16 +1,16 @@
-//! The edges below a node, each with its own capability.
+//! The edges below an aggregator, each with its own capability.
 
 use tributary_protocol::endpoint::EndpointConfig;
 use tributary_protocol::node::ChildConfig;
 use tributary_wire::frame::{Edge, Versions};
 use tributary_wire::{Capability, ChildIndex, EndpointId, Epoch, GroupId};
 
-/// The edges below one node of a group's tree, in a test that grants them itself.
+/// The edges below one aggregator of a group's tree, in a test that grants them itself.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeEdges {
     /// The group.
     pub group: GroupId,
-    /// The node's number in the test.
+    /// The aggregator's number in the test.
     pub node: u32,
 }
 
@@ -34,7 +34,7 @@ impl NodeEdges {
     }
 
     /// `count` children, each with `span` members at or below it, in order from member `first`.
-    /// Those with more than one are nodes.
+    /// Those with more than one are aggregators.
     #[must_use]
     pub fn children(self, count: u16, first: u32, span: u32) -> Vec<ChildConfig> {
         let member = |child: u16| EndpointId(first + u32::from(child) * span);

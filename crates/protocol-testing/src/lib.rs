@@ -1,7 +1,7 @@
 //! What the tests of the protocol machines have in common: the tree tests and the fuzzers of
 //! `protocol`, and the swarm.
 //!
-//! Owns what stands around a machine wherever it is tried out: the payload memory of a node, the
+//! Owns what stands around a machine wherever it is tried out: the payload memory of an aggregator, the
 //! operations of a member, the data and what must become of it, the unanswered requests of an edge,
 //! frames and grants. Must not know how links behave or in which order things happen: that is each
 //! driver's own. No crate of the product depends on this one, except for its tests.

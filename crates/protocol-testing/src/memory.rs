@@ -1,4 +1,4 @@
-//! A node driver's payload memory.
+//! An aggregator driver's payload memory.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::order::Order;
 /// What a frame carries that is read from a slot after its next use.
 const STALE: u8 = 0xEE;
 
-/// All arenas of one node, with the product's kernels. Places must lie in living arenas; [`checked`]
+/// All arenas of one aggregator, with the product's kernels. Places must lie in living arenas; [`checked`]
 /// memory asserts the whole contract of [`Payloads`], in any other a wrong order of calls shows in the
 /// results.
 ///
@@ -63,7 +63,7 @@ impl NodeMemory {
         }
     }
 
-    /// Frees what a node has released.
+    /// Frees what an aggregator has released.
     ///
     /// # Panics
     /// If it is not there, or is a tree's, which stays.
@@ -81,7 +81,7 @@ impl NodeMemory {
         self.arenas.keys().filter(|id| matches!(id, ArenaId::Group(_))).count()
     }
 
-    /// Tells checked memory whose frame the node is about to handle.
+    /// Tells checked memory whose frame the aggregator is about to handle.
     pub fn expect(&mut self, header: &Header) {
         if let Some(order) = &mut self.order {
             order.sender = header.edge.child;

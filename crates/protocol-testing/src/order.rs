@@ -1,4 +1,4 @@
-//! Checks what a node does with its memory against the contract of [`Payloads`].
+//! Checks what an aggregator does with its memory against the contract of [`Payloads`].
 //!
 //! [`Payloads`]: tributary_protocol::payloads::Payloads
 
@@ -8,7 +8,7 @@ use tributary_protocol::payloads::{Arena, ArenaId, Lane, Place, Source};
 use tributary_wire::ChildIndex;
 use tributary_wire::frame::Shape;
 
-/// The order of calls so far, for every slot of a node.
+/// The order of calls so far, for every slot of an aggregator.
 #[derive(Debug)]
 pub(crate) struct Order {
     /// The child whose frame is being handled: [`Source::Frame`] doesn't say.

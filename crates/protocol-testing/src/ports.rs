@@ -1,8 +1,8 @@
-//! A node driver's port numbers.
+//! An aggregator driver's port numbers.
 
 use tributary_protocol::node::PortId;
 
-/// What is at each port of a node.
+/// What is at each port of an aggregator.
 #[derive(Clone, Debug)]
 pub struct Ports<T>(Vec<Option<T>>);
 

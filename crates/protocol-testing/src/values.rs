@@ -85,17 +85,17 @@ fn number(word: u64) -> f64 {
     unit * SCALES[(word & 7) as usize]
 }
 
-/// A group's tree, as results depend on it: per node its children, in order.
+/// A group's tree, as results depend on it: per aggregator its children, in order.
 #[derive(Clone, Debug, Default)]
 pub struct TreeShape {
     /// Root first; children come after their parents.
     pub nodes: Vec<Vec<Below>>,
 }
 
-/// A child of a node.
+/// A child of an aggregator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Below {
-    /// Another node, by its index in the tree.
+    /// Another aggregator, by its index in the tree.
     Node(usize),
     /// A member.
     Member(u32),
@@ -116,7 +116,7 @@ impl TreeShape {
         }
     }
 
-    /// The reduction at the root. Every node reduces its children in order and rounds 16-bit floats
+    /// The reduction at the root. Every aggregator reduces its children in order and rounds 16-bit floats
     /// once.
     fn reduce(
         &self,
@@ -144,7 +144,7 @@ impl TreeShape {
 mod tests {
     use super::*;
 
-    /// The reduction of `members` below one node.
+    /// The reduction of `members` below one aggregator.
     fn reduced(operator: Operator, datatype: Datatype, tag: u64, members: &[u32]) -> Vec<u8> {
         let nodes = vec![members.iter().map(|member| Below::Member(*member)).collect()];
         let plan = OperationPlan::allreduce(operator, datatype, 8);

@@ -110,7 +110,7 @@ pub struct Endpoint {
     offer: Option<NonZeroU16>,
     last_message: Option<Message>,
     multicast: Option<MulticastReceiver>,
-    /// The subscription to multicast, if the node has to be told of it.
+    /// The subscription to multicast, if the aggregator has to be told of it.
     subscription: Option<Subscription>,
     recovery: LowerEnd,
     liveness: NodeLiveness,
@@ -306,9 +306,9 @@ impl Endpoint {
         self.fail(Abort { reason: AbortReason::Misbehaved, at_fault: self.config.endpoint });
     }
 
-    /// Asks the aggregation node whether it is there. To be called now and then in a long wait, as often as the
-    /// driver likes, and after the link has been polled: what has come is an answer. A node that tries the patience
-    /// is given up, and told so if it should hear it. `false` if it is given up now.
+    /// Asks the aggregation node whether it is there. To be called now and then in a long wait, as often as the driver
+    /// likes, and after the link has been polled: what has come is an answer. An aggregator that tries the patience is
+    /// given up, and told so if it should hear it. `false` if it is given up now.
     pub fn ask_node(&mut self, now: Time, patience: Patience) -> bool {
         if self.state != State::Active || self.liveness.ask(now, patience) {
             return true;
@@ -317,7 +317,7 @@ impl Endpoint {
         false
     }
 
-    /// Whether the node has left a question of [`Endpoint::ask_node`] unanswered so far.
+    /// Whether the aggregator has left a question of [`Endpoint::ask_node`] unanswered so far.
     #[must_use]
     pub fn awaits_answer(&self) -> bool {
         self.state == State::Active && self.liveness.awaits_answer()

@@ -1,32 +1,32 @@
 //! Whether the aggregation node at the other end of the link still answers.
 //!
-//! A node that dies closes its link. One that is stopped, or whose host lost its power, says nothing, and so
-//! does a node that waits for other members. A member that has waited for a while therefore asks over the
-//! link, which the node answers whatever its groups do. A node that is asked asks its parent in turn: so a
+//! An aggregator that dies closes its link. One that is stopped, or whose host lost its power, says nothing, and so
+//! does an aggregator that waits for other members. A member that has waited for a while therefore asks over the
+//! link, which the aggregator answers whatever its groups do. An aggregator that is asked asks its parent in turn: so a
 //! tree is doubted up to its root, wherever it is stuck, and while nobody waits no question travels. Questions
 //! are counted, not time: this process may itself have had no core.
 
 use crate::Time;
 
-/// How long a silent node is waited for.
+/// How long a silent aggregator is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     /// Shortest distance between two questions.
     question_ns: u64,
-    /// Questions in a row without an answer after which the node is given up.
+    /// Questions in a row without an answer after which the aggregator is given up.
     questions_max: u8,
 }
 
 impl Patience {
-    /// With a node of which nothing is known: 7 questions, 200 ms apart.
+    /// With an aggregator of which nothing is known: 7 questions, 200 ms apart.
     pub const USUAL: Self = Self { question_ns: 200_000_000, questions_max: 7 };
-    /// With a node that may be the one which another tree has just lost: three questions, 100 ms apart.
+    /// With an aggregator that may be the one which another tree has just lost: three questions, 100 ms apart.
     pub const SUSPICIOUS: Self = Self { question_ns: 100_000_000, questions_max: 3 };
-    /// With a node that another member has just given up: one question, and 50 ms for its answer.
+    /// With an aggregator that another member has just given up: one question, and 50 ms for its answer.
     pub const WARNED: Self = Self { question_ns: 50_000_000, questions_max: 1 };
 }
 
-/// What a member, or a node below another, knows of the life of its node.
+/// What a member, or an aggregator below another, knows of the life of its aggregator.
 #[derive(Debug, Default)]
 pub(crate) struct NodeLiveness {
     asked_at: Option<Time>,
@@ -36,12 +36,12 @@ pub(crate) struct NodeLiveness {
 }
 
 impl NodeLiveness {
-    /// Something has come from the node.
+    /// Something has come from the aggregator.
     pub(crate) fn on_frame(&mut self) {
         self.unanswered = 0;
     }
 
-    /// Asks, unless that was just done. `false` if the node has left too many questions unanswered.
+    /// Asks, unless that was just done. `false` if the aggregator has left too many questions unanswered.
     pub(crate) fn ask(&mut self, now: Time, patience: Patience) -> bool {
         if self.asked_at.is_some_and(|asked_at| now.since_ns(asked_at) < patience.question_ns) {
             return true;

@@ -78,7 +78,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node that serves no group yet.
+    /// An aggregator that serves no group yet.
     #[must_use]
     pub fn new(config: NodeConfig) -> Self {
         let trees = (0..config.streams.trees).map(TreeId);
@@ -142,7 +142,7 @@ impl Node {
     /// Takes a frame that came by multicast.
     ///
     /// # Errors
-    /// If it is not a result of a group that this node serves below another node, or does not show
+    /// If it is not a result of a group that this aggregator serves below another aggregator, or does not show
     /// the group's capability. It is dropped, and nothing else happens.
     pub fn handle_multicast(
         &mut self,
@@ -292,8 +292,8 @@ impl Node {
         self.groups.get(header.edge.group)?.port_of_datagram(header)
     }
 
-    /// What datagrams of this node's edges show: a datagram with another capability has no port. There are new ones
-    /// after [`Node::install`] alone.
+    /// What datagrams of this aggregator's edges show: a datagram with another capability has no port. There are new
+    /// ones after [`Node::install`] alone.
     pub fn capabilities(&self) -> impl Iterator<Item = Capability> {
         self.groups.iter().flat_map(Group::capabilities)
     }
@@ -303,7 +303,7 @@ impl Node {
         self.groups.iter().filter_map(Group::wait)
     }
 
-    /// Counters since the node was made.
+    /// Counters since the aggregator was made.
     #[must_use]
     pub fn stats(&self) -> &NodeStats {
         &self.outputs.stats

@@ -7,7 +7,7 @@
 use tributary_wire::frame::Shape;
 use tributary_wire::{ChildIndex, GroupId, TreeId};
 
-/// A piece of the driver's memory on one node, named by the machine.
+/// A piece of the driver's memory on one aggregator, named by the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ArenaId {
     /// A group's arena, for its segments.
@@ -16,7 +16,7 @@ pub enum ArenaId {
     Stream(TreeId),
 }
 
-/// How much memory a group, or the streams of a tree, need on a node.
+/// How much memory a group, or the streams of a tree, need on an aggregator.
 ///
 /// The driver allocates a group's arena when it installs the group, and may free it after
 /// [`crate::node::Event::Released`]. It allocates a tree's arena with the first group that may
@@ -72,7 +72,7 @@ pub enum Source<'a> {
 /// Lengths always agree: every slice holds exactly `shape.bytes()` bytes, and that is at most the
 /// arena's `payload_max_bytes`. Per slot the calls come in this order: any number of `park`; one
 /// `begin`, then `fold` for each further child, in child order, with more `park` between; one
-/// `finish`. At a node that isn't the root, `store` follows when the result comes down.
+/// `finish`. At an aggregator that isn't the root, `store` follows when the result comes down.
 pub trait Payloads {
     /// Keeps a contribution until those of all earlier children are reduced.
     fn park(&mut self, at: Place, incoming: &[u8]);

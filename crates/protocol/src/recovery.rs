@@ -1,7 +1,7 @@
 //! Loss recovery at the lower end of an edge, whose datagrams may be lost.
 //!
 //! Requests are idempotent and each has exactly one result, so the result is the acknowledgement,
-//! and the sender repeats the request until it comes. This module serves an endpoint, and a node
+//! and the sender repeats the request until it comes. This module serves an endpoint, and an aggregator
 //! towards its parent, alike. It finds out whether datagrams arrive at all, measures the round-trip
 //! time, and decides when each request is sent again and over what. It does not know what a request
 //! says.

@@ -1,5 +1,5 @@
-//! Goal: an operation allocates nothing, at a node or at a member. Method: an allocator that counts
-//! per thread, one node between two members, and a warm-up before the count.
+//! Goal: an operation allocates nothing, at an aggregator or at a member. Method: an allocator that counts
+//! per thread, one aggregator between two members, and a warm-up before the count.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

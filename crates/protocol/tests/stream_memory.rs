@@ -1,5 +1,5 @@
-//! Goal: a node's memory for streams depends only on radix, window and chunk length. Method: in a
-//! tree of three nodes, four members stream vectors of 1 MiB to 1 GiB, alone and among many groups,
+//! Goal: an aggregator's memory for streams depends only on radix, window and chunk length. Method: in a
+//! tree of three aggregators, four members stream vectors of 1 MiB to 1 GiB, alone and among many groups,
 //! with a driver that moves no payload but notes every place that is written.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -73,7 +73,7 @@ impl Payloads for Places {
     }
 }
 
-/// Node 0 is the root, with nodes 1 and 2 below it. Each of these has two members of every group.
+/// Aggregator 0 is the root, with aggregators 1 and 2 below it. Each of these has two members of every group.
 struct Tree {
     nodes: [Node; 3],
     places: [Places; 3],
@@ -89,12 +89,12 @@ enum End {
     Member(usize),
 }
 
-/// The edges below one of the nodes.
+/// The edges below one of the aggregators.
 fn edges(group: u32, node: usize) -> NodeEdges {
     NodeEdges { group: GroupId(group), node: node as u32 }
 }
 
-/// The other end of a node's port: ports 3g and 3g + 1 are group g's children, 3g + 2 its parent.
+/// The other end of an aggregator's port: ports 3g and 3g + 1 are group g's children, 3g + 2 its parent.
 fn peer(node: usize, port: PortId) -> End {
     let (group, place) = (port.0 / 3, port.0 % 3);
     match (node, place) {
@@ -172,7 +172,7 @@ impl Tree {
 
     fn settle(&mut self) {
         loop {
-            // The second child of every node is ahead of the first, so nodes must park its
+            // The second child of every aggregator is ahead of the first, so aggregators must park its
             // contributions.
             for member in (0..self.members.len()).rev() {
                 if member % 2 == 1 || self.wires.is_empty() {
@@ -224,7 +224,7 @@ impl Tree {
         }
     }
 
-    /// Bytes that each node's streams have ever written, and the most that were parked at once.
+    /// Bytes that each aggregator's streams have ever written, and the most that were parked at once.
     fn used(&self) -> [(usize, usize); 3] {
         let used =
             |it: &Places| (it.written.len() * TERMS.chunk_bytes as usize, it.parked_bytes_max);

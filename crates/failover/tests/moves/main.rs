@@ -1,5 +1,6 @@
 //! Goal: a group whose trees are lost, one after the other, loses no operation, and gets the same results at every
-//! member. Method: every order of events of three members, two nodes and a few operations, up to a number of losses.
+//! member. Method: every order of events of three members, two aggregators and a few operations, up to a number of
+//! losses.
 //!
 //! [`system`] is what can happen, and what each event does. All that members decide is the product's: `Settler` and
 //! `Boundaries`. [`links`] carries collectives between members as direct links do: whole, once and in order.

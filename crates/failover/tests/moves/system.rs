@@ -1,4 +1,4 @@
-//! Members, trees, nodes and the manager: all that can happen, and what it does.
+//! Members, trees, aggregators and the manager: all that can happen, and what it does.
 
 use tributary_failover::boundaries::{AfterAnnouncement, Announcement, Boundaries, Place};
 use tributary_failover::settler::{Settler, Task};
@@ -22,9 +22,9 @@ const OPERATION_NS: u64 = 10_000_000;
 pub(super) struct Bounds {
     /// Operations of the program.
     operations: u32,
-    /// Deaths of nodes.
+    /// Deaths of aggregators.
     deaths: u8,
-    /// Links between a member and its node that are cut.
+    /// Links between a member and its aggregator that are cut.
     cuts: u8,
     /// Trees that are granted, the first included.
     trees: usize,
@@ -38,7 +38,7 @@ enum To {
     Member(usize),
 }
 
-/// A tree, the incarnation of the group at one node.
+/// A tree, the incarnation of the group at one aggregator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Tree {
     node: usize,
@@ -97,11 +97,11 @@ pub(super) struct System {
 /// Something that can happen.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
-    /// To nodes and links.
+    /// To aggregators and links.
     NodeDies(usize),
     NodeReturns(usize),
     LinkIsCut(usize),
-    /// The manager grants member 0 a tree at a node.
+    /// The manager grants member 0 a tree at an aggregator.
     Grant(usize),
     /// At a member.
     Starts(usize),
@@ -411,7 +411,7 @@ impl System {
     fn lose_tree(&mut self, index: usize, seen: &mut Seen) -> Result<(), String> {
         let member = &mut self.members[index];
         let Course::InTree(tree) = member.course else { unreachable!("only trees are lost") };
-        // The node tells the other members.
+        // The aggregator tells the other members.
         self.trees[tree].is_lost = true;
         seen.lost_again += u64::from(member.losses > 0);
         member.losses += 1;
@@ -633,7 +633,7 @@ impl System {
                 seen.grants_in_vain += 1;
                 *entering = None;
                 boundaries.on_grant_failed();
-                // A member that has a place gives it up, and the node tells the others.
+                // A member that has a place gives it up, and the aggregator tells the others.
                 self.trees[tree].is_lost |= place == Place::Taken;
                 self.carry(index)
             }

@@ -77,7 +77,7 @@ pub enum SpecError {
     /// The group was granted no streams.
     #[error("the group was granted no streams")]
     NoStreams,
-    /// A stream whose result goes to an external receiver, which no node takes.
+    /// A stream whose result goes to an external receiver, which no aggregator takes.
     #[error("a stream's result can't go to an external receiver")]
     StreamToExternalReceiver,
     /// A member of a reduction that brings nothing.

@@ -22,7 +22,7 @@ enum Item {
     /// Leave, or abort.
     LastMessage(Message),
     Probe(Message),
-    /// Whether the node is there.
+    /// Whether the aggregator is there.
     Question(u8),
     Repeat(Repeat),
     Segment(usize),

@@ -11,7 +11,7 @@ use crate::StreamTerms;
 pub(super) struct Streams {
     pub(super) flight: Flight,
     stage: Stage,
-    /// A stream with all its results, of which the node has not been told.
+    /// A stream with all its results, of which the aggregator has not been told.
     pub(super) done: Option<OperationNumber>,
 }
 

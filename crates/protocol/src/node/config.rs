@@ -1,4 +1,4 @@
-//! Configuration of a node: its limits, and its part of each group.
+//! Configuration of an aggregator: its limits, and its part of each group.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use super::port::PortId;
 use crate::StreamTerms;
 use crate::payloads::{Arena, ArenaId};
 
-/// A node's limits.
+/// An aggregator's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeConfig {
     /// The versions of frames that it speaks.
@@ -32,8 +32,8 @@ pub struct NodeConfig {
     pub streams: StreamLimits,
 }
 
-/// Limits of a node's streams. Per tree it has slots for `window_max` chunks in flight from as many
-/// children as the node's radix.
+/// Limits of an aggregator's streams. Per tree it has slots for `window_max` chunks in flight from as many
+/// children as the aggregator's radix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamLimits {
     /// Trees that may stream; also the bound on tree ids. Zero for no streams at all.
@@ -48,7 +48,7 @@ impl StreamLimits {
     /// No streams.
     pub const NONE: Self = Self { trees: 0, window_max: 1, chunk_bytes_max: 0 };
 
-    /// What the node tells the manager that it can stream; none if nothing.
+    /// What the aggregator tells the manager that it can stream; none if nothing.
     #[must_use]
     pub fn capacity(&self) -> Option<StreamCapacity> {
         let Self { trees, window_max: window, chunk_bytes_max: chunk_bytes } = *self;
@@ -56,7 +56,7 @@ impl StreamLimits {
         (trees > 0).then_some(StreamCapacity { trees, terms_max })
     }
 
-    /// The memory that one tree's streams need on a node of this radix.
+    /// The memory that one tree's streams need on an aggregator of this radix.
     #[must_use]
     pub fn arena(&self, tree: TreeId, radix: u16) -> Arena {
         Arena {
@@ -68,7 +68,7 @@ impl StreamLimits {
     }
 }
 
-/// A node's part of a group.
+/// An aggregator's part of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupConfig {
     /// The group.
@@ -127,17 +127,17 @@ impl GroupConfig {
     }
 }
 
-/// Stream terms of a group on this node.
+/// Stream terms of a group on this aggregator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamConfig {
     /// The tree whose lock the group needs to stream. All groups of one tree agree on which of two
-    /// nodes is above the other.
+    /// aggregators is above the other.
     pub tree: TreeId,
     /// Its chunks.
     pub terms: StreamTerms,
 }
 
-/// One child of a node in one group.
+/// One child of an aggregator in one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildConfig {
     /// What the child has to show.
@@ -148,20 +148,20 @@ pub struct ChildConfig {
     pub is_node: bool,
 }
 
-/// A node's edge to its parent in one group.
+/// An aggregator's edge to its parent in one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParentConfig {
-    /// Which node it is, in words of the driver: equal in all groups in which it is the same one.
+    /// Which aggregator it is, in words of the driver: equal in all groups in which it is the same one.
     pub name: Box<str>,
     /// An open link to the parent, used for nothing else.
     pub port: PortId,
-    /// This node's place among the parent's children.
+    /// This aggregator's place among the parent's children.
     pub child: ChildIndex,
     /// What to show there.
     pub capability: Capability,
 }
 
-/// Why a node can't take part in a group. The manager is told; nothing of the group is kept.
+/// Why an aggregator can't take part in a group. The manager is told; nothing of the group is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InstallError {
@@ -172,26 +172,26 @@ pub enum InstallError {
         needed: u16,
         /// Free now.
         free: u32,
-        /// The node's limit.
+        /// The aggregator's limit.
         max: u32,
     },
-    /// More children than the node's radix.
+    /// More children than the aggregator's radix.
     #[error("needs {needed} children, the radix is {radix_max}")]
     RadixExceeded {
         /// Asked for.
         needed: usize,
-        /// The node's limit.
+        /// The aggregator's limit.
         radix_max: u16,
     },
-    /// Longer segments than the node holds.
+    /// Longer segments than the aggregator holds.
     #[error("needs segments of {needed_bytes} bytes, the limit is {max_bytes}")]
     PayloadTooLong {
         /// Asked for.
         needed_bytes: u32,
-        /// The node's limit.
+        /// The aggregator's limit.
         max_bytes: u32,
     },
-    /// Frames of a version that the node does not speak.
+    /// Frames of a version that the aggregator does not speak.
     #[error("needs frames of version {needed}, the aggregation node speaks {spoken}")]
     OtherVersion {
         /// Asked for.
@@ -204,7 +204,7 @@ pub enum InstallError {
     GroupIdTooLarge {
         /// Asked for.
         group: GroupId,
-        /// The node's limit.
+        /// The aggregator's limit.
         groups_max: u32,
     },
     /// The id is in use.
@@ -228,15 +228,15 @@ pub enum InstallError {
         /// The limit.
         max: u16,
     },
-    /// Streams in a tree that the node has no stream slots for.
+    /// Streams in a tree that the aggregator has no stream slots for.
     #[error("streams in tree {tree}, this aggregation node has stream slots for {trees} trees")]
     TreeIdTooLarge {
         /// Asked for.
         tree: TreeId,
-        /// The node's limit.
+        /// The aggregator's limit.
         trees: u16,
     },
-    /// Larger chunks than the node holds, or more of them, or none.
+    /// Larger chunks than the aggregator holds, or more of them, or none.
     #[error(
         "streams {window} chunks of {chunk_bytes} bytes, the limits are {window_max} and {chunk_bytes_max}"
     )]
@@ -245,9 +245,9 @@ pub enum InstallError {
         window: u16,
         /// Their length.
         chunk_bytes: u32,
-        /// The node's limit.
+        /// The aggregator's limit.
         window_max: u16,
-        /// The node's limit.
+        /// The aggregator's limit.
         chunk_bytes_max: u32,
     },
     /// The link to the parent is already in use.

@@ -1,4 +1,4 @@
-//! Why a node refused a frame.
+//! Why an aggregator refused a frame.
 
 use tributary_wire::frame::Version;
 use tributary_wire::{Epoch, GroupId, OperationNumber};

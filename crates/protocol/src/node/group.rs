@@ -1,8 +1,8 @@
-//! One group, as one node serves it: the machine that takes the frames of its children and its parent.
+//! One group, as one aggregator serves it: the machine that takes the frames of its children and its parent.
 //!
 //! A group knows its own edges, slots and streams, and puts what it has to say into [`Outputs`]. It knows neither
 //! other groups, nor the stream lock that they take turns with, nor how it is failed: a message that it cannot
-//! survive is a [`GroupError::Failed`], and the node does the rest.
+//! survive is a [`GroupError::Failed`], and the aggregator does the rest.
 
 mod arrivals;
 mod child;
@@ -59,7 +59,7 @@ pub(super) struct Group {
     children: Box<[Child]>,
     parent: Option<ParentConfig>,
     parent_liveness: NodeLiveness,
-    /// How many groups this node had seen lose a node when it last heard of the parent.
+    /// How many groups this aggregator had seen lose an aggregator when it last heard of the parent.
     losses_at_parent_frame: u64,
     /// When the children that have not joined are given up; none once all have joined.
     join_by: Option<Time>,
@@ -148,7 +148,7 @@ impl Group {
         self.slots.arena(self.children.len() as u16)
     }
 
-    /// The name of the node above; none at the root.
+    /// The name of the aggregator above; none at the root.
     pub(super) fn parent_name(&self) -> Option<&str> {
         self.parent.as_ref().map(|parent| &*parent.name)
     }
@@ -229,12 +229,12 @@ impl Group {
         &mut self.children[usize::from(child.0)]
     }
 
-    /// The first member at or below this node.
+    /// The first member at or below this aggregator.
     fn first_member(&self) -> EndpointId {
         self.children[0].members.start
     }
 
-    /// Whether a member is at or below this node. At the root: whether it exists.
+    /// Whether a member is at or below this aggregator. At the root: whether it exists.
     fn has_member(&self, member: EndpointId) -> bool {
         self.children.iter().any(|child| child.members.contains(&member))
     }

@@ -1,4 +1,4 @@
-//! A node's groups, by number.
+//! An aggregator's groups, by number.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! A node as the kernel path sees it: what its groups have of the segments that one of the two completes.
+//! An aggregator as the kernel path sees it: what its groups have of the segments that one of the two completes.
 
 use tributary_wire::frame::{Header, Part};
 use tributary_wire::{ChildIndex, GroupId, Sequence};
@@ -9,26 +9,26 @@ use super::port::{PortId, Role};
 use crate::Time;
 use crate::payloads::Payloads;
 
-/// What the kernel path may ask a node.
+/// What the kernel path may ask an aggregator.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelPathView<'a> {
     node: &'a Node,
 }
 
-/// What the kernel path may tell a node.
+/// What the kernel path may tell an aggregator.
 #[derive(Debug)]
 pub struct KernelPathHandle<'a> {
     node: &'a mut Node,
 }
 
 impl Node {
-    /// This node as the kernel path reads it.
+    /// This aggregator as the kernel path reads it.
     #[must_use]
     pub fn kernel_path(&self) -> KernelPathView<'_> {
         KernelPathView { node: self }
     }
 
-    /// This node as the kernel path hands segments over to it.
+    /// This aggregator as the kernel path hands segments over to it.
     #[must_use]
     pub fn kernel_path_mut(&mut self) -> KernelPathHandle<'_> {
         KernelPathHandle { node: self }
@@ -60,8 +60,8 @@ impl<'a> KernelPathView<'a> {
         }
     }
 
-    /// The terms of a group whose segments the kernel path may complete: this node is its root or exchanges datagrams
-    /// with its parent, every child has joined and none has left, and results go nowhere but to children.
+    /// The terms of a group whose segments the kernel path may complete: this aggregator is its root or exchanges
+    /// datagrams with its parent, every child has joined and none has left, and results go nowhere but to children.
     #[must_use]
     pub fn terms(self, group: GroupId) -> Option<GroupTerms> {
         self.node.groups.get(group)?.kernel_terms()
@@ -93,7 +93,7 @@ impl<'a> KernelPathView<'a> {
 
 impl KernelPathHandle<'_> {
     /// Takes the result of a segment that the kernel path has completed, with the newest attempt of each child. It
-    /// was sent from there; this node answers repeats with it. A segment whose result is here, or was, is
+    /// was sent from there; this aggregator answers repeats with it. A segment whose result is here, or was, is
     /// left alone.
     pub fn take_result(
         self,

@@ -19,7 +19,7 @@ use crate::{StreamTerms, Time};
 const OSOS_MAX: u16 = 1 << 14;
 
 impl Node {
-    /// Lets edges use datagrams. This node takes them at the UDP port `port` of every address at
+    /// Lets edges use datagrams. This aggregator takes them at the UDP port `port` of every address at
     /// which it takes links. Segments longer than `segment_max_bytes` go up over the link all the
     /// same. Results go down the way their requests came.
     pub fn take_datagrams(&mut self, port: NonZeroU16, segment_max_bytes: u32) {
@@ -31,7 +31,7 @@ impl Node {
     /// allocates the arena before it delivers another frame.
     ///
     /// # Errors
-    /// If the node lacks what the group needs; then nothing of it is kept.
+    /// If the aggregator lacks what the group needs; then nothing of it is kept.
     pub fn install(&mut self, now: Time, config: GroupConfig) -> Result<Arena, InstallError> {
         self.check_install(&config)?;
         let join_by = now.after_ns(self.config.join_timeout_ns);
@@ -93,7 +93,7 @@ impl Node {
         }
     }
 
-    /// Offers the parent in `group` to exchange datagrams, if this node takes any. To be called
+    /// Offers the parent in `group` to exchange datagrams, if this aggregator takes any. To be called
     /// right after the install, if the link given to [`Node::install`] leads to a process of
     /// another host.
     pub fn offer_datagrams(&mut self, group: GroupId) {
@@ -105,15 +105,15 @@ impl Node {
     }
 
     /// Lets a group's results travel by multicast. The root sends them, in datagrams of
-    /// `capability`, to the address that the driver knows; other nodes receive them. Segments
+    /// `capability`, to the address that the driver knows; other aggregators receive them. Segments
     /// longer than `segment_max_bytes` are not multicast.
     ///
-    /// To be called right after the install wherever the manager grants an address. A node that can
+    /// To be called right after the install wherever the manager grants an address. An aggregator that can
     /// neither send nor receive multicast is told with a `segment_max_bytes` of 0, because members
-    /// below it may still receive it and go on with results that this node does not have yet.
+    /// below it may still receive it and go on with results that this aggregator does not have yet.
     ///
     /// A subscribed child gets a reliable copy only when it repeats its request. A lost multicast
-    /// costs it a timeout; the others cost the node nothing.
+    /// costs it a timeout; the others cost the aggregator nothing.
     pub fn use_multicast(
         &mut self,
         group: GroupId,

@@ -1,4 +1,4 @@
-//! What a node gives its driver: frames for each port, events and counters.
+//! What an aggregator gives its driver: frames for each port, events and counters.
 //!
 //! Knows what a port is for, so as to close it once it has sent all, and nothing of what groups do.
 
@@ -52,7 +52,7 @@ pub enum Event {
         /// The peer's UDP port.
         datagram_port: NonZeroU16,
     },
-    /// Whether this node, the group's root, multicasts: sent when it stops for lack of subscribers,
+    /// Whether this aggregator, the group's root, multicasts: sent when it stops for lack of subscribers,
     /// and when there is one again.
     Multicast {
         /// The group.
@@ -69,7 +69,7 @@ pub enum Event {
     },
 }
 
-/// Counters since the node was made.
+/// Counters since the aggregator was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeStats {
     /// Contributions counted.

@@ -65,7 +65,7 @@ pub(super) fn spares_any_copy() -> bool {
     is_planted!(SparedCopy)
 }
 
-/// Whether a lost node is called a lost member.
+/// Whether a lost aggregator is called a lost member.
 pub(super) fn calls_nodes_members() -> bool {
     is_planted!(NodeCalledMember)
 }

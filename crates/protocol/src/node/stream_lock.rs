@@ -1,22 +1,22 @@
-//! The lock that lets one group at a time stream: send a long vector through a node chunk by chunk.
+//! The lock that lets one group at a time stream: send a long vector through an aggregator chunk by chunk.
 //!
-//! A tree's stream slots belong to the node, not to a group. A group that has these slots has the
-//! tree's *stream lock* on this node. So streams need radix x window x chunk bytes per tree,
+//! A tree's stream slots belong to the aggregator, not to a group. A group that has these slots has the
+//! tree's *stream lock* on this aggregator. So streams need radix x window x chunk bytes per tree,
 //! whatever the number of groups and the length of their vectors.
 //!
 //! A stream request ([`Message::StreamRequest`]) goes up to the group's root, merged like a
-//! contribution. From there locks are taken downward: a node sends [`Message::StreamGrant`] to its
-//! children only once it has its own lock. Each node serves groups in the order in which they began
+//! contribution. From there locks are taken downward: an aggregator sends [`Message::StreamGrant`] to its
+//! children only once it has its own lock. Each aggregator serves groups in the order in which they began
 //! to wait. Chunks then go through the slots as segments do. A member that has all results sends
-//! [`Message::StreamDone`]. A node whose children have all sent it gives the lock to the next group
+//! [`Message::StreamDone`]. An aggregator whose children have all sent it gives the lock to the next group
 //! and sends it upward.
 //!
 //! # Why groups never wait for each other in a circle
 //!
-//! A group's nodes form a connected part of the tree; let `root(g)` be the uppermost. Say that `g`
-//! waits for `h` at node `n` if both requested `n`'s lock and `h` came first. A group that requests
-//! the lock of a node has the locks of all the node's ancestors in the group. So `g` and `h` have
-//! no common node above `n`: otherwise one of them would have its lock and the other would still be
+//! A group's aggregators form a connected part of the tree; let `root(g)` be the uppermost. Say that `g`
+//! waits for `h` at aggregator `n` if both requested `n`'s lock and `h` came first. A group that requests
+//! the lock of an aggregator has the locks of all the aggregator's ancestors in the group. So `g` and `h` have
+//! no common aggregator above `n`: otherwise one of them would have its lock and the other would still be
 //! waiting there. So `n` is `root(g)` or `root(h)`. Take a shortest circle of waiting groups, `g1`
 //! for `g2` at `n1`, and so on. If `n2 = root(g2)`, then `g2` has no lock and waits nowhere else,
 //! so `n1 = n2`, and `g1` waits at `n1` for the group that `g2` waits for. That is a shorter
@@ -24,7 +24,7 @@
 //! `root(g(i))` and therefore lies strictly below it. All the way round the circle, each root lies
 //! below itself. So there is no circle.
 //!
-//! This needs all groups with one [`TreeId`] to agree on which of two nodes is above the other. The
+//! This needs all groups with one [`TreeId`] to agree on which of two aggregators is above the other. The
 //! manager ensures that.
 
 use alloc::boxed::Box;
@@ -37,7 +37,7 @@ use super::group::Slots;
 use super::planted_hooks;
 use crate::payloads::Arena;
 
-/// One tree's stream lock on this node.
+/// One tree's stream lock on this aggregator.
 #[derive(Debug)]
 pub(super) struct StreamLock {
     /// Here while no group streams.

@@ -1,4 +1,4 @@
-//! Which group has a tree's stream lock on this node, and which has it next.
+//! Which group has a tree's stream lock on this aggregator, and which has it next.
 
 use tributary_wire::{GroupId, OperationNumber, TreeId};
 

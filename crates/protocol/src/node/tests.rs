@@ -1,4 +1,4 @@
-//! Goal: every refusal of a node, and its limits. Method: one node, and frames written by hand.
+//! Goal: every refusal of an aggregator, and its limits. Method: one aggregator, and frames written by hand.
 
 mod external_receiver;
 mod questions;
@@ -101,7 +101,7 @@ fn put(node: &mut Node, port: u32, edge: Edge, message: Message) -> Result<(), F
     node.handle_frame(Time(0), PortId(port), Carrier::Link, &header, &payload, &mut Nowhere)
 }
 
-/// A node whose group's child `i` has joined over port `i`, with all output taken.
+/// An aggregator whose group's child `i` has joined over port `i`, with all output taken.
 fn joined(children: u16) -> Node {
     let mut node = Node::new(limits());
     node.install(Time(0), group(children)).unwrap();
@@ -590,7 +590,7 @@ fn a_node_without_multicast_lets_its_subscribed_members_go_on() {
         for number in 0..u32::from(OSOS) {
             put(&mut node, 0, edge(0), request(number, 1)).unwrap();
         }
-        // The root's results have reached the member, and not this node.
+        // The root's results have reached the member, and not this aggregator.
         put(&mut node, 0, edge(0), request(u32::from(OSOS), 1))
     };
     assert_eq!(sends_next(true), Ok(()));

@@ -13,7 +13,7 @@ use crate::world::{JOIN_TIMEOUT_NS, World};
 
 const SEEDS: u64 = 25;
 
-/// Nine members below five nodes: 0 is the root with 1 and 2 below it, 3 and 4 are below 2.
+/// Nine members below five aggregators: 0 is the root with 1 and 2 below it, 3 and 4 are below 2.
 fn busy(osos: u16) -> Scenario {
     let fabric = vec![None, Some(0), Some(0), Some(2), Some(2)];
     let mut scenario = Scenario::one_group(fabric, &[1, 3, 0, 2, 3], osos);

@@ -200,7 +200,7 @@ impl Link {
         }
         match self.windows.on_sent(&header.message) {
             Some(InFlight::Segments(count)) => {
-                // A node does not wait for results that its members received by multicast: it
+                // An aggregator does not wait for results that its members received by multicast: it
                 // reuses the slot, which this side cannot see.
                 let has_multicast = timing.datagrams.is_some_and(|travel| travel.has_multicast);
                 let is_nodes = matches!(self.holders[LOWER], Holder::Node { .. });

@@ -9,7 +9,7 @@ use tributary_protocol_testing::workload::Mixture;
 pub(crate) use tributary_protocol_testing::workload::OperationPlan;
 use tributary_wire::{Capability, Datatype, EndpointId, Operator};
 
-/// The nodes' limits for streams, in one tree.
+/// The aggregators' limits for streams, in one tree.
 pub(crate) const STREAMS: StreamLimits =
     StreamLimits { trees: 1, window_max: 5, chunk_bytes_max: 100 };
 
@@ -28,7 +28,7 @@ const KERNELS: [(Operator, Datatype); 7] = [
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) seed: u64,
-    /// Parent of each node of the fabric; nodes come after their parents.
+    /// Parent of each aggregator of the fabric; aggregators come after their parents.
     pub(crate) fabric: Vec<Option<usize>>,
     pub(crate) groups: Vec<GroupPlan>,
 }
@@ -42,16 +42,16 @@ pub(crate) struct GroupPlan {
     pub(crate) stream: Option<StreamTerms>,
     /// Operations a member has under way at once.
     pub(crate) overlap: usize,
-    /// Its nodes, parents before children; the first is its root.
+    /// Its aggregators, parents before children; the first is its root.
     pub(crate) tree: Vec<TreeNode>,
     pub(crate) members: u32,
     pub(crate) script: Vec<OperationPlan>,
 }
 
-/// One node's part of a group's tree.
+/// One aggregator's part of a group's tree.
 #[derive(Clone, Debug)]
 pub(crate) struct TreeNode {
-    /// The node of the fabric.
+    /// The aggregator of the fabric.
     pub(crate) node: usize,
     /// Its parent in the group's tree, and its place among the parent's children.
     pub(crate) parent: Option<(usize, u16)>,
@@ -77,7 +77,7 @@ impl GroupPlan {
 }
 
 impl Scenario {
-    /// A random scenario: fabrics to depth 5 and radix 8, one to three groups that share nodes.
+    /// A random scenario: fabrics to depth 5 and radix 8, one to three groups that share aggregators.
     pub(crate) fn random(seed: u64) -> Self {
         let mut random = Pcg64::seed_from_u64(seed);
         let fabric = random_fabric(&mut random);
@@ -106,7 +106,7 @@ impl Scenario {
         scenario
     }
 
-    /// One group on one tree: `shape[i]` holds the children of node `i`, depth first.
+    /// One group on one tree: `shape[i]` holds the children of aggregator `i`, depth first.
     pub(crate) fn one_group(fabric: Vec<Option<usize>>, members: &[u32], osos: u16) -> Self {
         let mut random = Pcg64::seed_from_u64(7);
         let mut plan = GroupPlan {
@@ -186,7 +186,7 @@ impl GroupPlan {
         for node in (1..fabric.len()).rev() {
             below[fabric[node].expect("only the first has no parent")] += below[node];
         }
-        // The root is the highest node below which the members do not all lie under one child.
+        // The root is the highest aggregator below which the members do not all lie under one child.
         let mut root = 0;
         while members[root] == 0 && random.random_bool(0.7) {
             let mut children = (0..fabric.len()).filter(|node| fabric[*node] == Some(root));

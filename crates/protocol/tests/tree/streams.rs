@@ -237,7 +237,7 @@ fn a_member_that_is_killed_while_its_group_waits_leaves_the_queue_in_order() {
 #[test]
 fn a_node_that_is_lost_frees_the_locks_of_the_others() {
     for seed in 0..SEEDS / 3 {
-        // Group 1 lives below node 1 and needs nothing of node 2.
+        // Group 1 lives below aggregator 1 and needs nothing of aggregator 2.
         let mut scenario = rivals(1, 4);
         let fabric = scenario.fabric.clone();
         let mut beside = Scenario::one_group(fabric, &[1, 2, 0, 0, 0], 2).groups.remove(0);
@@ -296,7 +296,7 @@ fn leaving_a_stream_that_was_asked_for_fails_the_others() {
     }
 }
 
-/// Sends a frame in a member's name on its link. Returns the node's errors.
+/// Sends a frame in a member's name on its link. Returns the aggregator's errors.
 fn misbehave(world: &mut World, member: usize, message: Message) -> Vec<FrameError> {
     let index = world.members[member].index;
     let group = world.members[member].group;
@@ -390,7 +390,7 @@ fn a_group_without_streams_is_refused_them() {
     assert!(world.nodes[0].events.iter().any(|event| matches!(event, Event::Failed { .. })));
 }
 
-/// A node that refuses a frame closes its link, so the group would fail for a mistake of the caller.
+/// An aggregator that refuses a frame closes its link, so the group would fail for a mistake of the caller.
 #[test]
 fn a_member_starts_no_stream_that_its_node_would_refuse() {
     let member = EndpointId(1);

@@ -141,7 +141,7 @@ impl World {
         Epoch(100 + group as u32)
     }
 
-    /// Sets the same groups up again on the same nodes, with new members.
+    /// Sets the same groups up again on the same aggregators, with new members.
     pub(crate) fn renew(&mut self, scenario: &Scenario) {
         self.members.clear();
         for group in 0..self.groups.len() {
@@ -228,7 +228,7 @@ impl World {
         }
     }
 
-    /// The node that serves a member, and the member's place and capability there.
+    /// The aggregator that serves a member, and the member's place and capability there.
     pub(crate) fn place(&self, group: usize, member: u32) -> (usize, ChildIndex, Capability) {
         for tree_node in &self.groups[group].tree {
             for (index, child) in tree_node.children.iter().enumerate() {
@@ -251,7 +251,7 @@ impl World {
         self.agenda.insert((at, self.entries), item);
     }
 
-    /// A new link from `lower` up to a node, which gives it a free port.
+    /// A new link from `lower` up to an aggregator, which gives it a free port.
     pub(crate) fn connect(&mut self, lower: Holder, upper: usize, plan: &GroupPlan) -> usize {
         let link = self.links.len();
         let port = self.nodes[upper].ports.free();
@@ -450,7 +450,7 @@ impl World {
         self.links[link].stopped[end] = Some(Vec::new());
     }
 
-    /// A node's process dies: all its links close.
+    /// An aggregator's process dies: all its links close.
     pub(crate) fn kill_node(&mut self, node: usize) {
         let links: Vec<(usize, usize)> = self.nodes[node].ports.iter().collect();
         for (link, end) in links {
@@ -481,7 +481,7 @@ impl World {
         }
     }
 
-    /// Sends a node's multicasts to everyone else in the group.
+    /// Sends an aggregator's multicasts to everyone else in the group.
     fn multicast(&mut self, node: usize) {
         while let Some((group, transmit)) = self.nodes[node].node.poll_multicast() {
             let travel = self.timing.datagrams.expect("nobody multicasts without datagrams");

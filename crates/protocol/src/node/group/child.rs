@@ -1,4 +1,4 @@
-//! One child of a group, as one node serves it.
+//! One child of a group, as one aggregator serves it.
 
 use core::ops::Range;
 

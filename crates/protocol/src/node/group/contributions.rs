@@ -160,7 +160,7 @@ impl Group {
         Ok(())
     }
 
-    /// The group's end because the parent's link is full. All that an honest node has queued there fits, so the
+    /// The group's end because the parent's link is full. All that an honest aggregator has queued there fits, so the
     /// parent does not read: it counts as lost.
     pub(super) fn abort_unread_by_parent(&self) -> Abort {
         self.abort(AbortReason::NodeLost)

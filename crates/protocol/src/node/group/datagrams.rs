@@ -14,7 +14,7 @@ use crate::node::port::PortId;
 use crate::{Carrier, Time};
 
 impl Group {
-    /// Offers the parent to exchange datagrams, which this node takes at `port`.
+    /// Offers the parent to exchange datagrams, which this aggregator takes at `port`.
     pub(in crate::node) fn offer_datagrams(
         &mut self,
         out: &mut Outputs,
@@ -61,7 +61,7 @@ impl Group {
         self.upward.poll_timeout()
     }
 
-    /// A child takes datagrams, or not: answers whether this node does, which takes them at `ours`.
+    /// A child takes datagrams, or not: answers whether this aggregator does, which takes them at `ours`.
     pub(super) fn handle_offer(
         &self,
         out: &mut Outputs,

@@ -9,7 +9,7 @@ use crate::node::FrameError;
 pub(in crate::node) enum GroupError {
     /// The frame breaks the protocol. The group is as it was.
     Refused(FrameError),
-    /// The group cannot go on. The node fails it.
+    /// The group cannot go on. The aggregator fails it.
     Failed(Abort),
 }
 

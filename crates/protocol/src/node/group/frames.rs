@@ -13,16 +13,16 @@ use crate::node::outputs::Outputs;
 use crate::payloads::Payloads;
 use crate::{Carrier, Time};
 
-/// What a group has to know of its node.
+/// What a group has to know of its aggregator.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::node) struct NodeState {
-    /// How many groups have failed because a node of theirs was lost.
+    /// How many groups have failed because an aggregator of theirs was lost.
     pub(in crate::node) losses: u64,
-    /// The UDP port at which the node takes datagrams, if it does.
+    /// The UDP port at which the aggregator takes datagrams, if it does.
     pub(in crate::node) datagram_port: Option<NonZeroU16>,
 }
 
-/// What the node has to do after a group has taken a message.
+/// What the aggregator has to do after a group has taken a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node) enum Consequence {
     /// Nothing.

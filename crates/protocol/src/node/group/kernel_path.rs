@@ -33,7 +33,7 @@ pub struct ChildEdge {
 pub struct ParentEdge {
     /// The link.
     pub port: PortId,
-    /// Which of the parent's children this node is.
+    /// Which of the parent's children this aggregator is.
     pub child: ChildIndex,
     /// What frames between the two show.
     pub capability: Capability,
@@ -70,7 +70,7 @@ pub enum SegmentState {
 }
 
 impl Group {
-    /// Its terms, if the kernel path may complete segments: this node is its root or exchanges datagrams with its
+    /// Its terms, if the kernel path may complete segments: this aggregator is its root or exchanges datagrams with its
     /// parent, every child has joined and none has left, and results go nowhere but to children.
     pub(in crate::node) fn kernel_terms(&self) -> Option<GroupTerms> {
         let is_plain = (self.is_root() || self.upward.carrier(0) == Carrier::Datagram)

@@ -1,4 +1,4 @@
-//! Multicast of a group's results at one of its nodes: the root sends them, other nodes receive them.
+//! Multicast of a group's results at one of its aggregators: the root sends them, other aggregators receive them.
 
 use tributary_wire::Capability;
 use tributary_wire::frame::{Header, Part};
@@ -22,7 +22,7 @@ pub struct MulticastTerms {
     pub unreceived: u8,
 }
 
-/// A group's multicast at one of its nodes.
+/// A group's multicast at one of its aggregators.
 #[derive(Debug)]
 pub(super) struct Multicast {
     capability: Capability,

@@ -9,8 +9,8 @@ use crate::liveness::Patience;
 use crate::node::outputs::Outputs;
 
 impl Group {
-    /// Tells a child that this node is there, and asks the parent whether it is: the child waits for both.
-    /// `losses` is how many groups of this node have lost a node.
+    /// Tells a child that this aggregator is there, and asks the parent whether it is: the child waits for both.
+    /// `losses` is how many groups of this aggregator have lost an aggregator.
     pub(super) fn answer_question(
         &mut self,
         out: &mut Outputs,
@@ -33,7 +33,7 @@ impl Group {
         if self.is_root() {
             return Consequence::None;
         }
-        // The node that another group lost may be this one's parent: members below it miss it first.
+        // The aggregator that another group lost may be this one's parent: members below it miss it first.
         let is_suspect = losses > self.losses_at_parent_frame;
         let patience = if is_suspect { Patience::SUSPICIOUS } else { Patience::USUAL };
         if !self.parent_liveness.ask(now, patience) {

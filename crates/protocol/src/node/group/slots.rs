@@ -23,7 +23,7 @@ pub(in crate::node) struct Slots {
     arena: ArenaId,
     window: u16,
     payload_max_bytes: u32,
-    /// Whether members may have a result before this node has it.
+    /// Whether members may have a result before this aggregator has it.
     may_members_be_ahead: bool,
     slots: Box<[Slot]>,
 }
@@ -78,7 +78,7 @@ impl Slots {
         self.slots.iter_mut().for_each(Slot::forget);
     }
 
-    /// Lets members go on with results that have not come to this node, because they came by
+    /// Lets members go on with results that have not come to this aggregator, because they came by
     /// multicast.
     ///
     /// The next request of such a member shows that the root had completed the segment. Hence every

@@ -1,4 +1,4 @@
-//! A group's streaming state at one node: the stream it requests, the stream that runs, and which
+//! A group's streaming state at one aggregator: the stream it requests, the stream that runs, and which
 //! children have sent what.
 
 use alloc::boxed::Box;
@@ -13,7 +13,7 @@ use crate::node::FrameError;
 use crate::node::config::StreamConfig;
 use crate::stream::{Cut, chunk_of};
 
-/// A group's streaming state at one node.
+/// A group's streaming state at one aggregator.
 #[derive(Debug)]
 pub(super) struct GroupStream {
     pub(super) tree: TreeId,
@@ -42,7 +42,7 @@ pub(super) enum PendingStage {
     Gathering,
     /// The request was sent to the parent.
     Forwarded,
-    /// The group waits for this node's lock.
+    /// The group waits for this aggregator's lock.
     Queued,
 }
 

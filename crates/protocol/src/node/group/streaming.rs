@@ -76,7 +76,7 @@ impl Group {
         stream.expect("the caller has seen the pending stream").set_pending_stage(stage);
     }
 
-    /// The parent has its lock; this node's lock is next.
+    /// The parent has its lock; this aggregator's lock is next.
     pub(super) fn handle_stream_grant(
         &mut self,
         operation: OperationNumber,

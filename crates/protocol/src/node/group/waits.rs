@@ -11,7 +11,7 @@ use super::Group;
 use super::slot::{Phase, Slot};
 use super::stream::PendingStage;
 
-/// What a group waits for at a node: the oldest thing that holds it up.
+/// What a group waits for at an aggregator: the oldest thing that holds it up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
     /// The group.

@@ -12,7 +12,7 @@ fn external_receiver_edge() -> Edge {
     Edge { child: EXTERNAL_RECEIVER, capability, ..edge(0) }
 }
 
-/// A node with a group of two, and an external receiver that has joined.
+/// An aggregator with a group of two, and an external receiver that has joined.
 fn with_external_receiver() -> Node {
     let mut node = joined(2);
     node.admit_external_receiver(GROUP, external_receiver_edge().capability);

@@ -1,14 +1,14 @@
-//! Questions whether a node is there: who answers, who passes them on, and who gives up on whom.
+//! Questions whether an aggregator is there: who answers, who passes them on, and who gives up on whom.
 
 use super::*;
 
 /// How often a member asks that knows of no loss.
 const USUAL_NS: u64 = 200_000_000;
 
-/// A node whose groups are all below others, with the members' questions and the parents' answers.
+/// An aggregator whose groups are all below others, with the members' questions and the parents' answers.
 struct Inner {
     node: Node,
-    /// Groups that have lost a node, in the order in which they did.
+    /// Groups that have lost an aggregator, in the order in which they did.
     lost: Vec<u32>,
 }
 
@@ -79,7 +79,7 @@ impl Inner {
         self.put(at_ns, PortId(9 + id), edge, Message::Probed(number));
     }
 
-    /// A member says that the tree has lost a node.
+    /// A member says that the tree has lost an aggregator.
     fn lose(&mut self, id: u32) {
         let abort = Abort { reason: AbortReason::NodeLost, at_fault: EndpointId(0) };
         self.put(0, Self::port(id, 0), Self::edge(id, 0), Message::Abort(abort));
@@ -188,7 +188,8 @@ fn a_group_that_fails_while_others_lose_its_parent_is_not_failed_twice() {
     assert_eq!(failed, [(0, AbortReason::NodeLost), (1, AbortReason::MemberLost)]);
 }
 
-/// The members below a silent node find it first. In other groups it is this node's parent, and nobody has asked it yet.
+/// The members below a silent aggregator find it first. In other groups it is this aggregator's parent, and nobody has
+/// asked it yet.
 #[test]
 fn a_loss_in_one_group_makes_the_parents_of_the_others_suspects_until_they_are_heard() {
     let mut inner = Inner::new(&["a", "b"]);
