@@ -158,6 +158,7 @@ impl Run {
                     target: if one { Target::Member(EndpointId(5)) } else { Target::All },
                     contributes,
                     receives,
+                    digest: 0,
                 };
                 self.start(spec, streams);
             }

@@ -85,6 +85,20 @@ impl InterHostOperation {
     pub fn len_bytes(&self) -> usize {
         self.elements as usize * self.element_bytes
     }
+
+    /// A digest of what hosts must call alike, and of all that they called before. Order counts: every bit reaches the
+    /// highest.
+    pub(crate) fn digest_after(&self, history: u64) -> u64 {
+        let &Self { collective, called, operator, datatype, elements, element_bytes, .. } = self;
+        let codes = [called as u8, operator.code(), datatype.code(), 0, 0, 0, 0, 0];
+        let place =
+            u64::from(collective.root().unwrap_or(0)) << 8 | u64::from(collective.kind() as u8);
+        let words = [u64::from_le_bytes(codes), elements, element_bytes as u64, place];
+        words.into_iter().fold(history, |digest, word| {
+            let digest = (digest ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            digest ^ digest >> 32
+        })
+    }
 }
 
 /// How leaders of different hosts carry one operation after the other.

@@ -127,6 +127,8 @@ impl TreeMember {
             matches!(operation.collective, Collective::Allreduce | Collective::Reduce { .. });
         if self.has_external_receiver && is_for_receivers {
             spec.target = spec.target.with_external_receiver();
+            // It tells from a segment's number where the segment belongs.
+            spec.digest = 0;
         }
         let least = self.stream_min_bytes;
         let is_stream = least.is_some_and(|least| operation.len_bytes() as u64 >= least);
@@ -191,7 +193,9 @@ impl TreeMember {
             }
             _ => (operation.operator, Target::All, true, true),
         };
-        OperationSpec { operator, datatype, elements, target, contributes, receives }
+        // Of this operation alone: a host may have carried out others over direct links.
+        let digest = (operation.digest_after(0) >> 32) as u32;
+        OperationSpec { operator, datatype, elements, target, contributes, receives, digest }
     }
 
     /// The first `ready_bytes` of the vector may be sent.

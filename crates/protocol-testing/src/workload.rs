@@ -98,6 +98,11 @@ impl OperationPlan {
             target: self.target,
             contributes,
             receives,
+            // That of a broadcast's source is in no other field.
+            digest: match self.operator {
+                Operator::Broadcast => self.source.0.wrapping_mul(0x9e37_79b9),
+                _ => 0,
+            },
         }
     }
 

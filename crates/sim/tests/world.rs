@@ -84,6 +84,7 @@ fn assert_sums_in(mut system: System<RealPayload>, terms: Terms, hosts: u32, ele
         target: Target::All,
         contributes: true,
         receives: true,
+        digest: 0,
     };
     let begin = system.world.now();
     for &member in &members {

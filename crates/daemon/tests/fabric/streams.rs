@@ -63,6 +63,7 @@ impl Streamer {
             target: Target::All,
             contributes: true,
             receives: true,
+            digest: 0,
         };
         self.endpoint.start_stream(spec, usize::MAX).unwrap();
     }

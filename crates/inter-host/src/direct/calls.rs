@@ -6,7 +6,6 @@
 //! this one ([`question`](tributary_waits::question)).
 
 use arrayvec::ArrayVec;
-use tributary_algorithms::Collective;
 use tributary_wire::OperationNumber;
 use tributary_wire::frame::{Called, Part, Waiting};
 
@@ -78,10 +77,9 @@ impl From<Waiting> for Call {
 impl Calls {
     /// Notes that this host begins an operation.
     pub(super) fn begin(&mut self, operation: &InterHostOperation) -> Call {
-        let &InterHostOperation { operator, datatype, elements, element_bytes, .. } = operation;
+        let &InterHostOperation { operator, datatype, .. } = operation;
         let called = Called { collective: operation.called as u8, operator, datatype };
-        let place = root_and_kind(operation.collective);
-        self.history = mixed(self.history, called, [elements, element_bytes as u64, place]);
+        self.history = operation.digest_after(self.history);
         let digest = (self.history >> 32) as u32;
         let call = Call { number: OperationNumber(self.next), called, digest };
         let place = self.next as usize % KEPT_MAX;
@@ -114,24 +112,9 @@ impl Calls {
     }
 }
 
-fn root_and_kind(collective: Collective) -> u64 {
-    u64::from(collective.root().unwrap_or(0)) << 8 | collective.kind() as u64
-}
-
-/// A digest of what was called before and this call. Order counts: every bit reaches the highest.
-fn mixed(history: u64, called: Called, sizes: [u64; 3]) -> u64 {
-    let Called { collective, operator, datatype } = called;
-    let codes = [collective, operator.code(), datatype.code(), 0, 0, 0, 0, 0];
-    let words = [u64::from_le_bytes(codes)].into_iter().chain(sizes);
-    words.fold(history, |digest, word| {
-        let digest = (digest ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        digest ^ digest >> 32
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use tributary_algorithms::CollectiveKind;
+    use tributary_algorithms::{Collective, CollectiveKind};
     use tributary_wire::{Datatype, Operator};
 
     use super::*;

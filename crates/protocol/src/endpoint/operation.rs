@@ -26,6 +26,9 @@ pub struct OperationSpec {
     pub contributes: bool,
     /// Whether this member takes the result.
     pub receives: bool,
+    /// What else members must name alike, as a digest; 0 if there is nothing. Segments travel with it, chunks of streams
+    /// do not.
+    pub digest: u32,
 }
 
 impl OperationSpec {
@@ -37,6 +40,7 @@ impl OperationSpec {
         target: Target::All,
         contributes: false,
         receives: false,
+        digest: 0,
     };
 }
 
@@ -106,6 +110,8 @@ pub(super) struct Operation {
     spec: OperationSpec,
     elements_per_segment: u32,
     segments: u32,
+    /// Bits of the digest in the numbers of its segments, above those that count segments.
+    tag: u32,
     sent: u32,
     completed: u32,
     /// The whole vector, if it goes as a stream.
@@ -152,6 +158,7 @@ impl Operation {
             spec,
             elements_per_segment,
             segments,
+            tag: tag(spec.digest, segments),
             sent: 0,
             completed: 0,
             stream: None,
@@ -172,7 +179,8 @@ impl Operation {
         }
         let stream = Some(StreamShape::new(spec.operator, spec.datatype, spec.elements)?);
         let operation = Self::new(number, spec, terms.chunk_bytes)?;
-        Ok(Self { stream, ready_bytes, ..operation })
+        // Nodes know from its request how each chunk is numbered.
+        Ok(Self { stream, ready_bytes, tag: 0, ..operation })
     }
 
     pub(super) fn is_stream(&self) -> bool {
@@ -217,7 +225,7 @@ impl Operation {
 
     /// The next segment to send, and its bytes in the vector.
     pub(super) fn next_part(&self, sequence: Sequence) -> (Part, Range<usize>) {
-        let segment = SegmentIndex(self.segments - 1 - self.sent);
+        let segment = SegmentIndex((self.segments - 1 - self.sent) | self.tag);
         let bytes = self.bytes_of(segment);
         let elements = (bytes.len() / self.spec.datatype.size_bytes()) as u32;
         let shape = Shape::new(self.spec.operator, self.spec.datatype, elements)
@@ -234,9 +242,9 @@ impl Operation {
         (part, bytes)
     }
 
-    /// A segment's bytes in the vector. Segments are numbered downward to 0.
+    /// A segment's bytes in the vector. Segments are numbered downward to 0, below the tag.
     pub(super) fn bytes_of(&self, segment: SegmentIndex) -> Range<usize> {
-        self.bytes_behind(self.segments - 1 - segment.0)
+        self.bytes_behind(self.segments - 1 - (segment.0 ^ self.tag))
     }
 
     /// The bytes of the segment with this index.
@@ -277,5 +285,46 @@ impl Operation {
 
     pub(super) fn on_result(&mut self) {
         self.completed += 1;
+    }
+}
+
+/// The part of a digest that fits above the numbers of so many segments.
+fn tag(digest: u32, segments: u32) -> u32 {
+    let counting_bits = u32::BITS - (segments - 1).leading_zeros();
+    digest & u32::MAX.checked_shl(counting_bits).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_leaves_the_numbers_of_segments_alone() {
+        let digest = 0xdead_beef;
+        assert_eq!(tag(digest, 1), digest);
+        assert_eq!(tag(digest, 2), digest & !1);
+        assert_eq!(tag(digest, 257), digest & !0x1ff);
+        assert_eq!(tag(digest, u32::MAX), 0);
+        for elements in [1, 4, 5, 1000] {
+            let spec = OperationSpec {
+                operator: Operator::Sum,
+                datatype: Datatype::U64,
+                elements,
+                target: Target::All,
+                contributes: true,
+                receives: true,
+                digest,
+            };
+            let mut operation = Operation::new(OperationNumber::FIRST, spec, 32).unwrap();
+            let mut end = 0;
+            while operation.has_unsent() {
+                let (part, bytes) = operation.next_part(Sequence::FIRST);
+                assert_eq!(operation.bytes_of(part.segment), bytes);
+                assert_eq!(bytes.start, end);
+                end = bytes.end;
+                operation.on_sent();
+            }
+            assert_eq!(end, 8 * elements as usize);
+        }
     }
 }

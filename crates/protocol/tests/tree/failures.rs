@@ -180,6 +180,8 @@ fn a_broadcast_has_one_source() {
     }
     for member in [0, 4, 8] {
         disagree(&scenario, member, |plan| plan.source = EndpointId(member as u32));
+        // It awaits another's data, and takes the source's for those.
+        disagree(&scenario, member, |plan| plan.source = EndpointId(5));
     }
     // There is no member 77, so no member is the source.
     disagree(&scenario, 3, |plan| plan.source = EndpointId(77));

@@ -34,6 +34,7 @@ pub(super) fn operation(
         target: Target::All,
         contributes: true,
         receives: true,
+        digest: 0,
     };
     let is_root = || parts.root_of(place, call.root) == place;
     match call.kind {

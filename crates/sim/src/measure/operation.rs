@@ -64,6 +64,7 @@ fn sum_by(
             target,
             contributes: true,
             receives,
+            digest: 0,
         };
         start(world, member, at, spec);
         members += 1;
