@@ -1,4 +1,5 @@
-"""A job for test_fabric.py: job.py WAY ROUNDS [RANKS]. Each rank runs ROUNDS of every collective and checks them.
+"""A job for test_fabric.py and test_exact.py: job.py WAY ROUNDS [RANKS]. Each rank runs ROUNDS of every collective and checks
+them. With `exact` as ROUNDS it makes exact sums, and appends their bits to the file that BITS names.
 
 By `address` and `store` it starts its RANKS itself; by `mpi` a launcher does.
 """
@@ -41,10 +42,22 @@ def run(all_ranks, rounds):
         all_ranks.barrier()
 
 
+def sum_exactly(all_ranks):
+    import test_exact
+
+    own = test_exact.bits_of(all_ranks)
+    with open(os.environ["BITS"], "a") as file:
+        # In one piece: the ranks share the file.
+        os.write(file.fileno(), (" ".join(own) + "\n").encode())
+
+
 def main(way, rounds, size=None):
     if size is None or "RANK" in os.environ:
         with world(way) as all_ranks:
-            run(all_ranks, int(rounds))
+            if rounds == "exact":
+                sum_exactly(all_ranks)
+            else:
+                run(all_ranks, int(rounds))
         return
     address = ranks.free_address()
     place = {**os.environ, "SIZE": size, "ADDRESS": address}

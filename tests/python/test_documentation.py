@@ -19,7 +19,7 @@ def functions(node):
 
 
 def test_methods_are_those_of_the_stubs_with_their_texts():
-    for name in ("Communicator", "Request"):
+    for name in ("Communicator", "ExactSum", "Request"):
         stub, real = classes(STUBS)[name], getattr(tributary, name)
         assert inspect.cleandoc(real.__doc__) == ast.get_docstring(stub)
         public = {method for method in vars(real) if not method.startswith("_")}
@@ -30,7 +30,7 @@ def test_methods_are_those_of_the_stubs_with_their_texts():
 
 
 def test_parameters_are_those_of_the_stubs():
-    for name in ("Communicator", "Request"):
+    for name in ("Communicator", "ExactSum", "Request"):
         for method, stub in functions(classes(STUBS)[name]).items():
             if method.startswith("_") or stub.decorator_list and ast.unparse(stub.decorator_list[0]) == "property":
                 continue

@@ -30,6 +30,8 @@ extern crate std;
 
 mod accumulator;
 #[cfg(feature = "std")]
+mod any;
+#[cfg(feature = "std")]
 mod arrays;
 mod class;
 mod encoding;
@@ -41,6 +43,8 @@ mod rounding;
 mod window;
 
 pub use accumulator::Accumulator;
+#[cfg(feature = "std")]
+pub use any::{AddError, AnySum};
 #[cfg(feature = "std")]
 pub use arrays::{ArrayElement, Isa, LengthsDiffer, exact_dot, exact_sum};
 pub use class::Class;

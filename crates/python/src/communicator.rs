@@ -347,6 +347,35 @@ impl Communicator {
         self.start(py, self.scattering(source, target, op, counts)?)
     }
 
+    /// The correctly rounded sum of all elements that the ranks have together: the same bits for any number of
+    /// ranks, any distribution of the elements and any path.
+    ///
+    /// `array` has elements of float32 or float64, and any length at each rank. With an `axis` elements along it are
+    /// summed, and the result is a NumPy array of the sums, whose shape is the same at all ranks. Without one it is a float.
+    ///
+    /// Raises BufferError for memory that is not contiguous, TypeError for other elements.
+    #[pyo3(signature = (array, axis=None))]
+    fn exact_sum<'py>(
+        &self,
+        array: Object<'_, 'py>,
+        axis: Option<isize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.sum_exactly(array, axis)
+    }
+
+    /// The correctly rounded sum of the products of two arrays' elements, over all ranks, as `exact_sum`.
+    ///
+    /// `left` and `right` are of one shape. Raises ValueError if they are not.
+    #[pyo3(signature = (left, right, axis=None))]
+    fn exact_dot<'py>(
+        &self,
+        left: Object<'_, 'py>,
+        right: Object<'_, 'py>,
+        axis: Option<isize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.dot_exactly(left, right, axis)
+    }
+
     /// Gives the communicator up at all ranks: operations that wait on it, and all later ones, raise
     /// AbortedError. Not collective.
     fn abort(&self, py: Python<'_>) -> PyResult<()> {

@@ -13,6 +13,7 @@ mod communicator;
 mod dlpack;
 mod element;
 mod errors;
+mod exact;
 mod interrupt;
 mod lane;
 mod membership;
@@ -28,6 +29,7 @@ use pyo3::prelude::*;
 fn _tributary(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<communicator::Communicator>()?;
     module.add_class::<request::Request>()?;
+    module.add_class::<exact::ExactSum>()?;
     module.add_function(wrap_pyfunction!(callbacks::call_beside, module)?)?;
     module.add_function(wrap_pyfunction!(callbacks::await_callbacks, module)?)?;
     module.add_function(wrap_pyfunction!(split::own_address, module)?)?;

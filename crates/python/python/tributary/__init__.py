@@ -11,6 +11,7 @@ import json
 from ._tributary import (
     AbortedError,
     Communicator,
+    ExactSum,
     HostLostError,
     RankLostError,
     Request,
@@ -25,6 +26,7 @@ from ._tributary import report as _report
 __all__ = [
     "AbortedError",
     "Communicator",
+    "ExactSum",
     "HostLostError",
     "Operator",
     "RankLostError",

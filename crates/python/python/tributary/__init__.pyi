@@ -254,6 +254,22 @@ class Communicator:
     ) -> Request:
         """`reduce_scatter`, nonblocking."""
 
+    def exact_sum(self, array: Memory, axis: int | None = None) -> Any:
+        """The correctly rounded sum of all elements that the ranks have together: the same bits for any number of
+        ranks, any distribution of the elements and any path.
+
+        `array` has elements of float32 or float64, and any length at each rank. With an `axis` elements along it are
+        summed, and the result is a NumPy array of the sums, whose shape is the same at all ranks. Without one it is a float.
+
+        Raises BufferError for memory that is not contiguous, TypeError for other elements.
+        """
+
+    def exact_dot(self, left: Memory, right: Memory, axis: int | None = None) -> Any:
+        """The correctly rounded sum of the products of two arrays' elements, over all ranks, as `exact_sum`.
+
+        `left` and `right` are of one shape. Raises ValueError if they are not.
+        """
+
     def abort(self) -> None:
         """Gives the communicator up at all ranks: operations that wait on it, and all later ones, raise
         AbortedError. Not collective."""
@@ -264,6 +280,43 @@ class Communicator:
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *error: object) -> None: ...
+
+class ExactSum:
+    """An exact sum: the real sum of all values that were added, which is rounded only when it is read.
+
+    It does not depend on the order of additions and merges. `dtype` is "float32" or "float64". With
+    `products` it sums products of two such values, and takes pairs of arrays.
+    """
+
+    def __init__(self, dtype: str = "float64", *, products: bool = False) -> None: ...
+    @staticmethod
+    def decode(data: bytes) -> ExactSum:
+        """Reads what `encode` has written, on this machine or another one. Raises ValueError if the bytes are not a sum."""
+
+    def add(self, source: Memory) -> None:
+        """Adds all values of an array. Raises TypeError if its elements are of another type."""
+
+    def add_products(self, left: Memory, right: Memory) -> None:
+        """Adds the products of two arrays' values. Raises TypeError if their elements are of another type, ValueError for
+        lengths that differ.
+        """
+
+    def merge(self, other: ExactSum) -> None:
+        """Adds another sum of the same kind. Raises TypeError if it is of another one."""
+
+    def allreduce(self, communicator: Communicator) -> None:
+        """Adds up the sums that the ranks have, and gives the result to all. Collective: all ranks call it, with sums of
+        one kind. Raises as `Communicator.allreduce`.
+        """
+
+    def value(self) -> float:
+        """The sum rounded to nearest, ties to even."""
+
+    def encode(self) -> bytes:
+        """The sum as bytes, as the book's page on exact sums describes them. Equal sums have equal bytes."""
+
+    def __float__(self) -> float: ...
+    def __eq__(self, other: object) -> bool: ...
 
 def report() -> dict[str, Any]:
     """What this process has counted until now: totals `in_host`, `in_tree` and `direct`, and each
