@@ -6,8 +6,7 @@ last needs one that the first defines. Re-exports are followed to the file that 
 `mod` declaration, or a re-export that its own file does not use, needs nothing. Code that is only
 compiled for tests does not count.
 
-The check fails if a crate named by --deny has a circle, or if a crate is longer than --lines-max
-without its tests. Method calls name no file, so the check does not see them.
+The check fails if a crate has a circle, or if a crate is longer than --lines-max without its tests. Method calls name no file, so the check does not see them.
 """
 
 import argparse
@@ -15,8 +14,6 @@ import pathlib
 import re
 import sys
 
-# Crates that must be free of circles; the Makefile may name others with --deny.
-FREE_OF_CIRCLES = ("client", "shm-collectives")
 LINES_MAX = 9000
 
 TOKEN = re.compile(r"""
@@ -463,8 +460,8 @@ def main(arguments=None):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path("."),
                         help="the workspace (default: this folder)")
-    parser.add_argument("--deny", metavar="NAME,...", default=",".join(FREE_OF_CIRCLES),
-                        help="crates that must be free of circles (default: %(default)s); may be empty")
+    parser.add_argument("--deny", metavar="NAME,...",
+                        help="crates that must be free of circles (default: all); may be empty")
     parser.add_argument("--lines-max", type=int, default=LINES_MAX,
                         help="most lines of a crate without tests (default: %(default)s)")
     parser.add_argument("--long", metavar="NAME,...", default="",
@@ -472,7 +469,8 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     crates = [Crate(manifest.parent)
               for manifest in sorted((options.root / "crates").glob("*/Cargo.toml"))]
-    wrong = report(crates, names(options.deny), names(options.long), options.lines_max)
+    denied = {crate.name for crate in crates} if options.deny is None else names(options.deny)
+    wrong = report(crates, denied, names(options.long), options.lines_max)
     for line in wrong:
         print(f"structure: {line}", file=sys.stderr)
     return 1 if wrong else 0

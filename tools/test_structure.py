@@ -46,6 +46,7 @@ class StructureTest(unittest.TestCase):
         code, output = self.check("--deny", "planted")
         self.assertEqual(code, 1)
         self.assertIn("2 files need each other: a.rs, b.rs", output)
+        self.assertEqual(self.check()[0], 1)
         self.assertIn("a.rs:1 needs `crate::b::B` of b.rs", output)
 
     def test_circle_of_three_is_found(self):

@@ -85,6 +85,18 @@ impl EndpointConfig {
             stream: group.stream,
         }
     }
+
+    /// The edge that the member's frames carry.
+    #[must_use]
+    pub const fn edge(&self) -> Edge {
+        Edge {
+            group: self.group,
+            epoch: self.epoch,
+            child: self.child,
+            capability: self.capability,
+            version: self.frame_version,
+        }
+    }
 }
 
 /// Events besides completions that may wait to be polled: joined, failed, and changes of
@@ -446,17 +458,6 @@ impl Endpoint {
                 streams.done = None;
             }
             self.events.push_back(Event::Failed(abort));
-        }
-    }
-
-    fn edge(&self) -> Edge {
-        let config = &self.config;
-        Edge {
-            group: config.group,
-            epoch: config.epoch,
-            child: config.child,
-            capability: config.capability,
-            version: config.frame_version,
         }
     }
 }

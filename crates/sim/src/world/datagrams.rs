@@ -1,6 +1,6 @@
 //! How frames go in datagrams and to multicast addresses, and when they are repeated.
 
-use super::event::Event;
+use super::event::{Event, due_at, time_at};
 use super::group::CopyNode;
 use super::ids::{AggregatorId, MemberId};
 use super::multicast::{DatagramTerms, Listener};
@@ -116,7 +116,7 @@ impl<D: Data> World<D> {
             return;
         }
         member.timer_at = None;
-        let time = super::event::time_at(now);
+        let time = time_at(now);
         if member.endpoint.poll_timeout().is_some_and(|due| due <= time) {
             member.endpoint.handle_timeout(time);
         }
@@ -131,7 +131,7 @@ impl<D: Data> World<D> {
             return;
         }
         aggregator.timer_at = None;
-        let time = super::event::time_at(now);
+        let time = time_at(now);
         if aggregator.node.poll_timeout().is_some_and(|due| due <= time) {
             aggregator.node.handle_timeout(time);
         }
@@ -143,7 +143,7 @@ impl<D: Data> World<D> {
         let now = self.events.now();
         let member = &mut self.members[id.index()];
         let Some(due) = member.endpoint.poll_timeout() else { return };
-        let at = super::event::due_at(due, now);
+        let at = due_at(due, now);
         if member.timer_at.is_none_or(|set| at < set) {
             member.timer_at = Some(at);
             self.events.schedule(at, Event::MemberTimer(id));
@@ -156,7 +156,7 @@ impl<D: Data> World<D> {
         let aggregator = &mut self.aggregators[id.index()];
         let due = aggregator.node.poll_timeout().filter(|_| self.uses_datagrams);
         let Some(due) = due else { return };
-        let at = super::event::due_at(due, now);
+        let at = due_at(due, now);
         if aggregator.timer_at.is_none_or(|set| at < set) {
             aggregator.timer_at = Some(at);
             self.events.schedule(at, Event::NodeTimer(id));

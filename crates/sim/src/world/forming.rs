@@ -1,6 +1,7 @@
 //! How groups are formed: aggregators are installed, and members join.
 
 use super::aggregator::Peer;
+use super::event::time_at;
 use super::group::{
     ChildPlan, Group, GroupPlan, OPERATIONS_MAX, SetupError, Terms, Upward, member_ranges,
 };
@@ -115,7 +116,7 @@ impl<D: Data> World<D> {
             capability: Capability::default(),
             version: config.frame_version,
         };
-        let now = super::event::time_at(self.events.now());
+        let now = time_at(self.events.now());
         let machine = &mut self.aggregators[aggregator.index()];
         let arena = machine
             .node
@@ -141,13 +142,7 @@ impl<D: Data> World<D> {
     ) -> MemberId {
         let group = config.group.0 as usize;
         let id = self.next_member();
-        let edge = Edge {
-            group: config.group,
-            epoch: config.epoch,
-            child: config.child,
-            capability: config.capability,
-            version: config.frame_version,
-        };
+        let edge = config.edge();
         let host = self.host_of(process);
         let port =
             self.aggregators[aggregator.index()].plug(Peer::Member { member: id, host }, edge);

@@ -15,7 +15,7 @@ use tributary_protocol::endpoint::{
 };
 use tributary_protocol::node::PortId;
 use tributary_wire::EndpointId;
-use tributary_wire::frame::{Edge, Header};
+use tributary_wire::frame::Header;
 
 impl<D: Data> World<D> {
     /// The number of the next member.
@@ -31,13 +31,7 @@ impl<D: Data> World<D> {
         config: EndpointConfig,
     ) -> MemberId {
         let id = self.next_member();
-        let edge = Edge {
-            group: config.group,
-            epoch: config.epoch,
-            child: config.child,
-            capability: config.capability,
-            version: config.frame_version,
-        };
+        let edge = config.edge();
         let number = config.endpoint;
         self.members.push(Member {
             endpoint: Endpoint::new(config),

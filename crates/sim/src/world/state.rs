@@ -17,7 +17,8 @@ use super::transfer::Transfers;
 use crate::engine::{EventQueue, Random};
 use crate::fabric::Network;
 
-/// A simulated system. `D` is the payload model: [`NoPayload`](super::NoPayload) or [`RealPayload`](super::RealPayload).
+/// A simulated system. `D` is the payload model: [`NoPayload`](super::NoPayload) or
+/// [`RealPayload`](super::RealPayload).
 pub struct World<D: Data> {
     pub(super) events: EventQueue<Event>,
     pub(super) network: Network,
