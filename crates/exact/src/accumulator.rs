@@ -83,6 +83,15 @@ fn class_of_product(
     }
 }
 
+/// Equal sums, however they were added up.
+impl<F: Format> PartialEq for Accumulator<F> {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_window() == other.to_window()
+    }
+}
+
+impl<F: Format> Eq for Accumulator<F> {}
+
 impl<F: Format> Accumulator<F> {
     /// What the sum is besides its integer.
     #[must_use]

@@ -2,14 +2,14 @@
 
 use crate::accumulator::Accumulator;
 use crate::arrays::{Isa, LengthsDiffer};
-use crate::encoding::{DecodeError, encoded_bytes_max};
+use crate::encoding::{DecodeError, encoded_bytes_max, encoded_format};
 use crate::format::{Format, Products};
 use crate::integers::integers_per_sum;
 use crate::window::{Overflow, Window};
 
 /// An accumulator of one of the formats whose arrays are summed.
 #[allow(clippy::large_enum_variant, reason = "a sum is kept in place, and there are few of them")]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnySum {
     /// Of binary32.
     Floats(Accumulator<f32>),
@@ -44,11 +44,6 @@ impl core::fmt::Display for AddError {
 
 impl core::error::Error for AddError {}
 
-/// The format of an encoding, unless there are too few bytes to say it.
-fn format_of(bytes: &[u8]) -> Option<u8> {
-    bytes.get(1).copied()
-}
-
 /// Does the same with the accumulator of whatever format.
 macro_rules! with_accumulator {
     ($sum:expr, $accumulator:ident => $body:expr) => {
@@ -60,24 +55,6 @@ macro_rules! with_accumulator {
         }
     };
 }
-
-impl PartialEq for AnySum {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Floats(sum), Self::Floats(other)) => sum.to_window() == other.to_window(),
-            (Self::Doubles(sum), Self::Doubles(other)) => sum.to_window() == other.to_window(),
-            (Self::FloatProducts(sum), Self::FloatProducts(other)) => {
-                sum.to_window() == other.to_window()
-            }
-            (Self::DoubleProducts(sum), Self::DoubleProducts(other)) => {
-                sum.to_window() == other.to_window()
-            }
-            _ => false,
-        }
-    }
-}
-
-impl Eq for AnySum {}
 
 impl AnySum {
     /// The bytes that the longest encoding has.
@@ -97,22 +74,11 @@ impl AnySum {
 
     /// Reads an encoding of any of the formats.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let format = format_of(bytes).and_then(Self::of_format);
+        let format = encoded_format(bytes).and_then(Self::of_format);
         // The decoder of any format says what is wrong with a code that is unknown.
         let mut sum = format.unwrap_or(Self::Doubles(Accumulator::default()));
         sum.replace(bytes)?;
         Ok(sum)
-    }
-
-    /// The number of the format in an encoding.
-    #[must_use]
-    pub fn format(&self) -> u8 {
-        with_accumulator!(self, sum => code_of(sum))
-    }
-
-    /// Makes the sum that of nothing.
-    pub fn clear(&mut self) {
-        with_accumulator!(self, sum => *sum = Accumulator::default());
     }
 
     /// Adds all values of an array.
@@ -205,10 +171,6 @@ fn decoded<F: Format>(bytes: &[u8]) -> Result<Accumulator<F>, DecodeError> {
     sum.merge_window(&Window::decode(bytes)?)
         .expect("a window that was read leaves room for a merge");
     Ok(sum)
-}
-
-fn code_of<F: Format>(_: &Accumulator<F>) -> u8 {
-    F::CODE
 }
 
 fn integers_of<F: Format>(_: &Accumulator<F>) -> usize {

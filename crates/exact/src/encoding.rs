@@ -77,6 +77,12 @@ pub const fn encoded_bytes_max<F: Format>() -> usize {
     HEADER_BYTES + 8 * F::WORDS
 }
 
+/// The number of an encoding's format, unless there are too few bytes to say it.
+#[cfg(feature = "std")]
+pub(crate) fn encoded_format(bytes: &[u8]) -> Option<u8> {
+    bytes.get(1).copied()
+}
+
 impl<F: Format> Window<F> {
     /// Writes the sum's only encoding to the start of `bytes` and says how long it is; `None` if it doesn't fit.
     #[must_use]

@@ -1,7 +1,7 @@
 //! A sum as integers that any reduction of integers adds: the form in which the sums of many ranks meet.
 //!
-//! Their number depends on the format alone, so every rank has as many, and networks and libraries that know nothing of exact sums
-//! can add them, in any order.
+//! Their number depends on the format alone, so every rank has as many, and networks and libraries that know nothing of
+//! exact sums can add them, in any order.
 
 use crate::accumulator::Accumulator;
 use crate::class::Class;
@@ -21,7 +21,8 @@ pub const fn integers_per_sum<F: Format>() -> usize {
 }
 
 impl<F: Format> Accumulator<F> {
-    /// Writes the sum as [`integers_per_sum`] integers. Those of up to 2^30 sums may be added, each to the ones in the same place.
+    /// Writes the sum as [`integers_per_sum`] integers. Those of up to 2^30 sums may be added, each to the ones in the
+    /// same place.
     ///
     /// # Panics
     /// If there is another number of integers.
