@@ -330,7 +330,8 @@ impl Communicator {
         engine.path_of_blocking(operation)
     }
 
-    /// Counts an operation that is about to run, and returns its path. The caller has the engine, so nobody else counts.
+    /// Counts an operation that is about to run, and returns its path. The caller has the engine, so nobody else
+    /// counts.
     fn count(&self, operation: &Operation, choice: Choice) -> Path {
         self.counters.count_in_turn(operation.collective.kind(), choice.path.kind());
         if choice.avoids_losses() {

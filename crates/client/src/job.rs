@@ -13,8 +13,8 @@ const ATTEMPTS_MAX: u32 = 4;
 
 /// Asks the manager on behalf of the job. Clones share what they hold.
 ///
-/// The place survives the manager and the process that opened it: a process that finds that the manager does not know the
-/// job resumes the place, and holds a lease of it from then on.
+/// The place survives the manager and the process that opened it: a process that finds that the manager does not know
+/// the job resumes the place, and holds a lease of it from then on.
 #[derive(Clone)]
 pub(crate) struct Job(Arc<Place>);
 

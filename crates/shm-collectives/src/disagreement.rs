@@ -32,8 +32,8 @@ pub(super) fn find(rings: &Rings, awaited: Awaited) -> Option<Call> {
     (!rings.is_met(awaited)).then_some(call)
 }
 
-/// The length of the broadcast that this rank waits for and that does not come, because the root's is shorter than this rank's: MPI's
-/// own broadcasts carry that out. None if this rank does something else, or the root does.
+/// The length of the broadcast that this rank waits for and that does not come, because the root's is shorter than this
+/// rank's: MPI's own broadcasts carry that out. None if this rank does something else, or the root does.
 pub(super) fn shorter_broadcast(
     rings: &Rings,
     awaited: Awaited,

@@ -1,5 +1,5 @@
-//! A tree's aggregator, as far as leaders see it: it counts who has come, gives the stream lock, and tells the leaders of
-//! a group that one of them is gone. It never dies.
+//! A tree's aggregator, as far as leaders see it: it counts who has come, gives the stream lock, and tells the leaders
+//! of a group that one of them is gone. It never dies.
 
 use crate::connections::EndId;
 use crate::frame::Frame;

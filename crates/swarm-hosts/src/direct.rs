@@ -100,8 +100,8 @@ impl System<'_> {
         }
     }
 
-    /// Connects to a host. The host that listens there finds the call later, and what was said over it. None if it is refused at
-    /// once.
+    /// Connects to a host. The host that listens there finds the call later, and what was said over it. None if it is
+    /// refused at once.
     fn call(&mut self, place: LeaderId, host: u32, is_ring: bool) -> Option<EndId> {
         let target = (place.0, host);
         let may_be_near = self.random.random_bool(0.5);

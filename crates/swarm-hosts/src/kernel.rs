@@ -1,8 +1,8 @@
 //! What the kernels of the hosts do with connections, with the descriptors that hold them, and with workers that are
 //! forked with copies of both.
 //!
-//! What is sent over a connection arrives once, in order, and late by a random time. The kernel ends it when the last copy
-//! of one end's descriptor is closed.
+//! What is sent over a connection arrives once, in order, and late by a random time. The kernel ends it when the last
+//! copy of one end's descriptor is closed.
 
 use std::collections::VecDeque;
 

@@ -1,8 +1,8 @@
 //! Ranks on several hosts, from the set-up of communicators to their end, while some of them die or leave.
 //!
-//! A second, smaller system of each seed, beside the one with aggregators and a manager. It plays what lies before and below
-//! a tree: set-up, the ranks of a host, links that nobody has made yet, descriptors that workers inherit, and the order of
-//! two communicators' streams. What is decided there is the product's: crate [`tributary_waits`], and
+//! A second, smaller system of each seed, beside the one with aggregators and a manager. It plays what lies before and
+//! below a tree: set-up, the ranks of a host, links that nobody has made yet, descriptors that workers inherit, and the
+//! order of two communicators' streams. What is decided there is the product's: crate [`tributary_waits`], and
 //! [`tributary_transport::Marks`]. Connections, shared memory, the tree's aggregator and time are modelled.
 //!
 //! The promise: a rank that waits gets its result, or hears within a second that somebody is gone, and who.

@@ -30,7 +30,8 @@ impl System<'_> {
         let is_gone = |rank: &u32| entry.gone.iter().any(|(gone, _)| gone == rank);
         let is_true = match whom {
             Named::Rank(rank) => is_gone(&rank),
-            // A host that has failed ends its links. A host that calls it for the first time in a later operation can't know why.
+            // A host that has failed ends its links. A host that calls it for the first time in a later operation can't
+            // know why.
             Named::Host(host) => {
                 let since = entry.seats[id.1].waits_since;
                 let had_failed = |seat: &Seat| seat.has_failed() && seat.ended_at <= since;

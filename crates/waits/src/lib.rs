@@ -1,7 +1,7 @@
 //! How processes of a job wait for each other, and what ends a wait for one that is gone.
 //!
-//! Owns decisions, not their execution: the driver of these machines has the connections, the memory that ranks share, and
-//! the clock. The host library does, and so does the swarm, which plays deaths in every state of them.
+//! Owns decisions, not their execution: the driver of these machines has the connections, the memory that ranks share,
+//! and the clock. The host library does, and so does the swarm, which plays deaths in every state of them.
 //!
 //! - [`exchange`]: a communicator's set-up.
 //! - [`contact`]: the link between two hosts.

@@ -1,4 +1,5 @@
-//! `/healthz` and `/readyz`: whether a daemon lives and serves, for a supervisor that restarts it or a balancer that sends it work.
+//! `/healthz` and `/readyz`: whether a daemon lives and serves, for a supervisor that restarts it or a balancer that
+//! sends it work.
 //!
 //! They answer without a token and over plain HTTP from everywhere, because they tell nothing else.
 

@@ -1,9 +1,9 @@
 //! Which aggregators this process suspects to be gone.
 //!
-//! A program waits for one communicator after the other, and only a communicator that waits misses an aggregator that says
-//! nothing. So a communicator that gives an aggregator up warns all communicators of the process that have it. And one
-//! that loses a tree makes all of them ask their aggregators, and be less patient than usual: another host may have lost
-//! the tree to an aggregator that is not this process's own there, but is in another tree.
+//! A program waits for one communicator after the other, and only a communicator that waits misses an aggregator that
+//! says nothing. So a communicator that gives an aggregator up warns all communicators of the process that have it. And
+//! one that loses a tree makes all of them ask their aggregators, and be less patient than usual: another host may have
+//! lost the tree to an aggregator that is not this process's own there, but is in another tree.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

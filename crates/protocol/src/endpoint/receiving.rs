@@ -29,7 +29,7 @@ impl Endpoint {
         if carrier == Carrier::Multicast {
             return self.handle_multicast(now, header);
         }
-        if header.edge != self.edge() {
+        if header.edge != self.config.edge() {
             return Err(FrameError::WrongEdge);
         }
         self.liveness.on_frame();
@@ -81,7 +81,7 @@ impl Endpoint {
     }
 
     fn handle_multicast(&mut self, now: Time, header: &Header) -> Result<Option<Body>, FrameError> {
-        let ours = self.multicast.as_ref().map(|multicast| multicast.edge(self.edge()));
+        let ours = self.multicast.as_ref().map(|multicast| multicast.edge(self.config.edge()));
         let is_ours = ours == Some(header.edge);
         match header.message {
             Message::Result(part) if is_ours => self.handle_result(now, Carrier::Multicast, &part),

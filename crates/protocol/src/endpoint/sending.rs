@@ -49,7 +49,7 @@ impl Endpoint {
             }
             Item::Question(number) => self.link_frame(Message::Probe(number)),
             Item::Probe(probe) => {
-                let header = Header { edge: self.edge(), message: probe };
+                let header = Header { edge: self.config.edge(), message: probe };
                 Transmit { header, body: None, carrier: Carrier::Datagram }
             }
             Item::Repeat(repeat) => self.repeat(repeat),
@@ -174,12 +174,12 @@ impl Endpoint {
     }
 
     fn link_frame(&self, message: Message) -> Transmit {
-        let header = Header { edge: self.edge(), message };
+        let header = Header { edge: self.config.edge(), message };
         Transmit { header, body: None, carrier: Carrier::Link }
     }
 
     fn part(&self, part: &Part, message: Message, body: Body, carrier: Carrier) -> Transmit {
-        let header = Header { edge: self.edge(), message };
+        let header = Header { edge: self.config.edge(), message };
         Transmit { header, body: part.has_data.then_some(body), carrier }
     }
 }

@@ -259,7 +259,8 @@ class Communicator:
         ranks, any distribution of the elements and any path.
 
         `array` has elements of float32 or float64, and any length at each rank. With an `axis` elements along it are
-        summed, and the result is a NumPy array of the sums, whose shape is the same at all ranks. Without one it is a float.
+        summed, and the result is a NumPy array of the sums, whose shape is the same at all ranks. Without one it is a
+        float.
 
         Raises BufferError for memory that is not contiguous, TypeError for other elements.
         """

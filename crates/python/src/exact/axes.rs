@@ -3,8 +3,8 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// An array in C order as `outer` blocks of `count` rows of `inner` elements. Elements at one place of all rows of a block
-/// are summed.
+/// An array in C order as `outer` blocks of `count` rows of `inner` elements. Elements at one place of all rows of a
+/// block are summed.
 pub(super) struct Axes {
     pub(super) outer: usize,
     pub(super) count: usize,

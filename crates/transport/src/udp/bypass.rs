@@ -7,10 +7,10 @@ use tributary_af_xdp::{PAYLOAD_BYTES_MAX, Port, Taken};
 
 use super::queue::Entry;
 
-/// While frames come past the network stack, the socket is polled once in so many polls that find nothing. What comes through it
-/// are long trains of datagrams, fragments, packets of other queues, and everything if somebody detaches the program.
-/// Where both ways are in use, it is polled more often: each frame past the stack doubles the number up to this one, and
-/// each through it makes it one.
+/// While frames come past the network stack, the socket is polled once in so many polls that find nothing. What comes
+/// through it are long trains of datagrams, fragments, packets of other queues, and everything if somebody detaches the
+/// program. Where both ways are in use, it is polled more often: each frame past the stack doubles the number up to
+/// this one, and each through it makes it one.
 const POLLS_PER_SOCKET_MAX: u32 = 16;
 
 /// See the module documentation.

@@ -1,8 +1,8 @@
 //! Keeps frames of unknown senders from waking this process.
 //!
-//! A sender that knows no capability can send frames all the same. Some are refused here, one by one. If they go on, the
-//! kernel drops them at the socket: it is told which capabilities there are. While no such frames come, nothing is told,
-//! so groups come and go without a further system call.
+//! A sender that knows no capability can send frames all the same. Some are refused here, one by one. If they go on,
+//! the kernel drops them at the socket: it is told which capabilities there are. While no such frames come, nothing is
+//! told, so groups come and go without a further system call.
 
 use tributary_protocol::node::Node;
 use tributary_transport::DatagramSocket;
