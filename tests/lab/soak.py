@@ -216,15 +216,25 @@ def settled_status(lab):
     return status
 
 
-def settled_daemons(lab):
-    """What daemons use, once their descriptors are as many as two seconds before, or after half a minute: nodes that were
-    started anew have to find the manager, and on links that lose packets connections end late."""
-    seen = lab.daemons()
-    for _ in range(15):
-        time.sleep(2)
-        before, seen = seen, lab.daemons()
-        if all(seen[member]["descriptors"] == usage["descriptors"] for member, usage in before.items()):
+def most_of_daemons(lab):
+    """The most that each daemon uses within ten seconds. On links that lose packets a daemon's connection to the manager
+    may be away for seconds, so one look tells too little."""
+    most = lab.daemons()
+    for _ in range(10):
+        time.sleep(1)
+        for member, usage in lab.daemons().items():
+            most[member] = {name: max(value, usage[name]) for name, value in most[member].items()}
+    return most
+
+
+def settled_daemons(lab, before):
+    """What daemons use, once none has more descriptors than before, or after half a minute: on links that lose packets
+    connections end late, but a descriptor that leaked stays."""
+    for _ in range(30):
+        seen = lab.daemons()
+        if all(seen[member]["descriptors"] <= usage["descriptors"] for member, usage in before.items()):
             break
+        time.sleep(1)
     return seen
 
 
@@ -281,14 +291,14 @@ def main():
             nodes = [Daemon(lab, member["name"], None) for member in lab.members() if member["role"] == "node"]
             for node in nodes:
                 node.start()
-        before = settled_daemons(lab)
+        before = most_of_daemons(lab)
         rest = argparse.Namespace(**{**vars(arguments), "operations": left})
         with Killer(nodes, arguments.kill_every) as killer:
             summary = lab.run(program, rest, state.kept["next_round"])
         if summary is None:
             return 1
         status = settled_status(lab)
-        after = settled_daemons(lab)
+        after = settled_daemons(lab, before)
     if arguments.kill_every:
         summary["kills"] = killer.kills
     found = complaints(summary, before, after, status)
