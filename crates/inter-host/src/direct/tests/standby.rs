@@ -85,8 +85,8 @@ fn a_host_that_is_rung_at_may_be_late() {
     }
 }
 
-/// All links have ended, so nothing but calls can tell who is there. A host that calls one that has gone for this
-/// reason blames that one; a host that calls the dead one names it.
+/// All links have ended, so nothing but calls can tell who is there. A host that calls one that has gone for this reason
+/// blames that one; a host that calls the dead one names it.
 #[test]
 fn a_host_that_dies_while_links_stand_by_is_missed() {
     for (named, identity) in choices() {
