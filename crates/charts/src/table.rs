@@ -50,7 +50,7 @@ impl Table {
             text.push('\n');
             for (index, cell) in row.iter().enumerate() {
                 let comma = if index > 0 { "," } else { "" };
-                write!(text, "{comma}{}", quoted(&cell.to_string())).expect("strings take all");
+                write!(text, "{comma}{}", quote(&cell.to_string())).expect("strings take all");
             }
         }
         text.push('\n');
@@ -70,7 +70,7 @@ impl core::fmt::Display for Cell {
     }
 }
 
-fn quoted(field: &str) -> String {
+fn quote(field: &str) -> String {
     if field.contains([',', '"', '\n']) {
         format!("\"{}\"", field.replace('"', "\"\""))
     } else {

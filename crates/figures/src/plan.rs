@@ -271,7 +271,7 @@ fn designs(preset: &Preset, processes: u32) -> Vec<Design> {
     let mut all = Vec::new();
     let leaders = [1, 2, 4, 8, 16].into_iter().filter(|&leaders| leaders <= processes);
     for leaders in leaders {
-        let name = format!("hosts alone, {} a host", counted(leaders, "leader"));
+        let name = format!("hosts alone, {} a host", with_count(leaders, "leader"));
         let (inter_host, carrier) = (InterHost::HostBased, Carrier::default());
         all.push(Design { name, leaders, inter_host, carrier });
     }
@@ -290,7 +290,7 @@ fn designs(preset: &Preset, processes: u32) -> Vec<Design> {
                 (false, _) => "reliable",
             };
             for carrier in Carrier::all(preset) {
-                let channels = counted(leaders, "channel");
+                let channels = with_count(leaders, "channel");
                 let name = format!("tree, {channels} a host, {results} results{}", carrier.words());
                 let inter_host = InterHost::Tree { multicast };
                 let design = Design { name, leaders, inter_host, carrier };
@@ -304,7 +304,7 @@ fn designs(preset: &Preset, processes: u32) -> Vec<Design> {
 }
 
 /// `1 leader`, `2 leaders`.
-fn counted(count: u32, what: &str) -> String {
+fn with_count(count: u32, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 

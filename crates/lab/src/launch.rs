@@ -22,7 +22,7 @@ pub(crate) fn write_agent(directory: &Directory, config: &LabConfig) -> io::Resu
     let mut script = b"#!/bin/sh\nexec ".to_vec();
     for word in [config.program.as_os_str(), OsStr::new("lab-agent"), directory.path().as_os_str()]
     {
-        script.extend(quoted(word));
+        script.extend(quote(word));
         script.push(b' ');
     }
     script.extend(b"\"$@\"\n");
@@ -148,7 +148,7 @@ impl AgentCall {
 }
 
 /// A word in quotes for the shell.
-fn quoted(word: &OsStr) -> Vec<u8> {
+fn quote(word: &OsStr) -> Vec<u8> {
     let mut text = vec![b'\''];
     for byte in word.as_bytes() {
         match byte {
@@ -184,6 +184,6 @@ mod tests {
 
     #[test]
     fn quotes_survive_the_shell() {
-        assert_eq!(quoted(OsStr::new("it's")), b"'it'\\''s'");
+        assert_eq!(quote(OsStr::new("it's")), b"'it'\\''s'");
     }
 }

@@ -127,12 +127,17 @@ impl Plan {
         let top = spine.clone().unwrap_or_else(|| leaves[0].clone());
         let mut members: Vec<Member> = spine.iter().map(|name| switch(name, None)).collect();
         members.extend(leaves.iter().map(|name| switch(name, spine.as_deref())));
-        members.push(attached(MANAGER, Role::Manager, Ipv4Addr::new(10, 77, 0, 1), &top));
+        members.push(attach_member(MANAGER, Role::Manager, Ipv4Addr::new(10, 77, 0, 1), &top));
         let switches: Vec<&String> = spine.iter().chain(&leaves).collect();
         let address_of = |at: usize| Ipv4Addr::new(10, 77, 1, 1 + at as u8);
         let mut stand_beside = |switches: &[&String]| {
             for (at, name) in switches.iter().enumerate() {
-                members.push(attached(&format!("{name}-an"), Role::Node, address_of(at), name));
+                members.push(attach_member(
+                    &format!("{name}-an"),
+                    Role::Node,
+                    address_of(at),
+                    name,
+                ));
             }
         };
         match shape.nodes() {
@@ -147,7 +152,7 @@ impl Plan {
         for host in 0..shape.hosts() {
             let address = Ipv4Addr::new(10, 77, 2, 1 + host as u8);
             let leaf = &leaves[shape.leaf_of(host) as usize];
-            members.push(attached(&format!("h{host}"), Role::Host, address, leaf));
+            members.push(attach_member(&format!("h{host}"), Role::Host, address, leaf));
         }
         Self { shape, links, members }
     }
@@ -296,7 +301,7 @@ fn switch(name: &str, above: Option<&str>) -> Member {
     }
 }
 
-fn attached(name: &str, role: Role, address: Ipv4Addr, at: &str) -> Member {
+fn attach_member(name: &str, role: Role, address: Ipv4Addr, at: &str) -> Member {
     Member { name: name.to_owned(), role, address: Some(address), switch: Some(at.to_owned()) }
 }
 

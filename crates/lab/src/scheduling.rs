@@ -39,7 +39,7 @@ pub enum Scheduling {
 }
 
 /// This process's place among the control groups with the `cpu` controller.
-struct Place {
+struct ControlGroups {
     /// Folder of the root group.
     top: PathBuf,
     /// Path of its own group from the root group, which is `/`.
@@ -70,7 +70,7 @@ impl Scheduling {
             return Self::Alike;
         }
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let place = Place::among(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"));
+        let place = ControlGroups::among(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"));
         match place {
             None => Self::Apart("no cpu control groups are mounted".to_owned()),
             Some(place) if place.is_exempt() => Self::Alike,
@@ -143,7 +143,7 @@ impl Scheduling {
     }
 }
 
-impl Place {
+impl ControlGroups {
     /// Parses `/proc/self/cgroup` (cgroups(7)) and `/proc/self/mountinfo`
     /// (proc_pid_mountinfo(5)); `None` where no mounted hierarchy can schedule processors.
     fn among(groups: &str, mounts: &str) -> Option<Self> {
@@ -196,22 +196,23 @@ mod tests {
 
     #[test]
     fn the_first_version_counts_if_it_has_the_controller() {
-        let place = Place::among("3:cpuset:/x\n2:cpu,cpuacct:/\n0::/user.slice\n", MOUNTS).unwrap();
+        let place =
+            ControlGroups::among("3:cpuset:/x\n2:cpu,cpuacct:/\n0::/user.slice\n", MOUNTS).unwrap();
         assert_eq!(place.top, Path::new("/sys/fs/cgroup/cpu,cpuacct"));
         assert_eq!((place.own.as_str(), place.is_unified), ("/", false));
         assert!(!place.is_exempt());
-        let job = Place::among("2:cpuacct,cpu:/slurm/job_7\n", MOUNTS).unwrap();
+        let job = ControlGroups::among("2:cpuacct,cpu:/slurm/job_7\n", MOUNTS).unwrap();
         assert!(job.is_exempt());
     }
 
     #[test]
     fn the_second_version_counts_where_the_controller_was_handed_down() {
-        let place = Place::among("3:cpuset:/x\n0::/user.slice\n", MOUNTS).unwrap();
+        let place = ControlGroups::among("3:cpuset:/x\n0::/user.slice\n", MOUNTS).unwrap();
         assert_eq!(place.top, Path::new("/sys/fs/cgroup/unified"));
         assert!(place.is_unified);
         let folder = std::env::temp_dir().join(format!("tributary-group-{}", std::process::id()));
         fs::create_dir_all(folder.join("job")).unwrap();
-        let place = Place { top: folder.clone(), own: "/job".to_owned(), is_unified: true };
+        let place = ControlGroups { top: folder.clone(), own: "/job".to_owned(), is_unified: true };
         assert!(!place.is_exempt(), "its sessions schedule it");
         fs::write(folder.join("job/cpu.weight"), "100").unwrap();
         assert!(place.is_exempt());
@@ -220,8 +221,10 @@ mod tests {
 
     #[test]
     fn without_a_mounted_hierarchy_there_is_no_place() {
-        assert!(Place::among("2:cpu:/\n", "24 1 0:22 / /sys rw - sysfs sysfs rw\n").is_none());
-        assert!(Place::among("", MOUNTS).is_none());
+        assert!(
+            ControlGroups::among("2:cpu:/\n", "24 1 0:22 / /sys rw - sysfs sysfs rw\n").is_none()
+        );
+        assert!(ControlGroups::among("", MOUNTS).is_none());
     }
 
     #[test]

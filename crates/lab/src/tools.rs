@@ -105,7 +105,11 @@ impl Tool {
         if status.success() {
             return Ok(());
         }
-        Err(ToolError::Refused { line: named_line(&said, script), said: one_line(&said), command })
+        Err(ToolError::Refused {
+            line: find_named_line(&said, script),
+            said: one_line(&said),
+            command,
+        })
     }
 }
 
@@ -153,7 +157,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// The script's line that `ip` and `tc` name as `Command failed -:N`.
-fn named_line(said: &str, script: &str) -> String {
+fn find_named_line(said: &str, script: &str) -> String {
     let number = said
         .split("Command failed -:")
         .nth(1)
@@ -171,9 +175,9 @@ mod tests {
     #[test]
     fn complaints_name_the_line() {
         let said = "RTNETLINK answers: File exists\nCommand failed -:2\n";
-        assert_eq!(named_line(said, "a\nlink add x\n"), "; in 'link add x'");
-        assert_eq!(named_line("no such thing", "a\n"), "");
-        assert_eq!(named_line("Command failed -:7", "a\n"), "");
+        assert_eq!(find_named_line(said, "a\nlink add x\n"), "; in 'link add x'");
+        assert_eq!(find_named_line("no such thing", "a\n"), "");
+        assert_eq!(find_named_line("Command failed -:7", "a\n"), "");
         assert_eq!(one_line(said), "RTNETLINK answers: File exists; Command failed -:2");
     }
 

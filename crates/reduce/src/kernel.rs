@@ -110,7 +110,7 @@ impl Kernel {
 /// # Panics
 /// If `operator` does not combine elements of `datatype`; and as [`Kernel::fold`] does.
 pub fn fold(operator: Operator, datatype: Datatype, target: &mut [u8], source: &[u8]) {
-    resolved(operator, datatype).fold(target, source);
+    resolve(operator, datatype).fold(target, source);
 }
 
 /// [`Kernel::combine_into`], for a caller that has only one vector.
@@ -124,10 +124,10 @@ pub fn combine_into(
     left: &[u8],
     right: &[u8],
 ) {
-    resolved(operator, datatype).combine_into(target, left, right);
+    resolve(operator, datatype).combine_into(target, left, right);
 }
 
-fn resolved(operator: Operator, datatype: Datatype) -> Kernel {
+fn resolve(operator: Operator, datatype: Datatype) -> Kernel {
     let Some(kernel) = Kernel::new(operator, datatype) else {
         panic!("{} does not combine elements of {}", operator.name(), datatype.name());
     };

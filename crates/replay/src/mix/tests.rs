@@ -28,7 +28,7 @@ fn communicators_divide_the_world() {
 }
 
 /// A good file with one line replaced.
-fn spoiled(line: &str, by: &str) -> String {
+fn spoil(line: &str, by: &str) -> String {
     let good = "name = \"x\"\nranks = 8\nprocesses_per_host = 2\niterations = 3\n\
                 skew = { distribution = \"uniform\", min_us = 1, max_us = 2 }\n\
                 [[communicator]]\nname = \"row\"\nblocks_of = 4\n\
@@ -39,7 +39,7 @@ fn spoiled(line: &str, by: &str) -> String {
 
 #[test]
 fn every_mistake_is_one_line_with_key_value_and_what_is_allowed() {
-    assert_eq!(read(&spoiled("ranks = 8", "ranks = 8")).map(|mix| mix.ranks), Ok(8));
+    assert_eq!(read(&spoil("ranks = 8", "ranks = 8")).map(|mix| mix.ranks), Ok(8));
     let cases = [
         ("ranks = 8", "ranks = 0", "`ranks` is 0; allowed: 1 to 1048576"),
         ("iterations = 3", "iterations = 0", "`iterations` is 0; allowed: 1 to 1000000"),
@@ -67,7 +67,7 @@ fn every_mistake_is_one_line_with_key_value_and_what_is_allowed() {
         ("bytes = 8", "bytes = = 8", "line 11: "),
     ];
     for (line, by, message) in cases {
-        let error = read(&spoiled(line, by)).unwrap_err().to_string();
+        let error = read(&spoil(line, by)).unwrap_err().to_string();
         assert!(error.starts_with(message) && !error.contains('\n'), "{by:?}: {error}");
     }
 }

@@ -14,7 +14,7 @@ use crate::world::{AggregatorId, ChildPlan, GroupPlan, NodePlan, ProcessId};
 #[derive(Clone, Debug)]
 pub struct Layout {
     hosts: u32,
-    nodes: Vec<Place>,
+    nodes: Vec<PlacedAggregator>,
     homes: Homes,
     view: View,
     /// Whether hosts with an aggregator run ranks as well.
@@ -34,7 +34,7 @@ enum View {
 
 /// One aggregator's place.
 #[derive(Clone, Debug)]
-struct Place {
+struct PlacedAggregator {
     name: String,
     vertex: Vertex,
     parent: Option<usize>,
@@ -227,11 +227,12 @@ impl Layout {
             })
             .collect();
         let tree = AggregationTree::place(fabric, &offered).expect("names differ");
-        let places = named.into_iter().zip(tree.nodes()).map(|((name, vertex), placed)| Place {
-            name,
-            vertex,
-            parent: placed.parent.map(tributary_topology::NodeIndex::get),
-        });
+        let places =
+            named.into_iter().zip(tree.nodes()).map(|((name, vertex), placed)| PlacedAggregator {
+                name,
+                vertex,
+                parent: placed.parent.map(tributary_topology::NodeIndex::get),
+            });
         let hosts = hosts_of(fabric);
         let home = |host: &String| tree.home(host).expect("every host reaches a node").get();
         let homes = hosts.iter().map(home).collect();
@@ -254,7 +255,7 @@ impl Layout {
         let nodes = chosen(&names, beside)?;
         let nodes = nodes.into_iter().map(|host| {
             let name = names[host as usize].clone();
-            Place { name, vertex: Vertex(host), parent: None }
+            PlacedAggregator { name, vertex: Vertex(host), parent: None }
         });
         Ok(Self {
             hosts,
@@ -480,23 +481,27 @@ fn list(root: usize, children: &BTreeMap<usize, Vec<Child>>) -> GroupPlan {
 }
 
 /// One aggregator at each switch of `switches`, a list for each level from below.
-fn fat_tree_places(switches: &[Vec<Vertex>]) -> Vec<Place> {
+fn fat_tree_places(switches: &[Vec<Vertex>]) -> Vec<PlacedAggregator> {
     let mut places = Vec::new();
     let mut first = 0;
     for (level, row) in switches.iter().enumerate() {
         let above = switches.get(level + 1).map(Vec::len);
         for (index, &vertex) in row.iter().enumerate() {
             let parent = above.map(|above| first + row.len() + index * above / row.len());
-            places.push(Place { name: format!("node{}", vertex.0), vertex, parent });
+            places.push(PlacedAggregator { name: format!("node{}", vertex.0), vertex, parent });
         }
         first += row.len();
     }
     places
 }
 
-fn router_places(hosts: u32, routers: u32, parent: &dyn Fn(u32) -> Option<usize>) -> Vec<Place> {
+fn router_places(
+    hosts: u32,
+    routers: u32,
+    parent: &dyn Fn(u32) -> Option<usize>,
+) -> Vec<PlacedAggregator> {
     (0..routers)
-        .map(|router| Place {
+        .map(|router| PlacedAggregator {
             name: format!("node{}", hosts + router),
             vertex: Vertex(hosts + router),
             parent: parent(router),

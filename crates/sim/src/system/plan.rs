@@ -23,7 +23,7 @@ impl SystemPlan {
     /// # Errors
     /// [`SystemError`].
     pub fn new(preset: &Preset) -> Result<Self, SystemError> {
-        let (wiring, layout) = placed(preset)?;
+        let (wiring, layout) = place_aggregators(preset)?;
         Self::completed(preset, wiring, layout)
     }
 
@@ -33,7 +33,7 @@ impl SystemPlan {
     /// # Errors
     /// [`SystemError`].
     pub fn without_lowest(preset: &Preset, levels: u32) -> Result<Option<Self>, SystemError> {
-        let (wiring, layout) = placed(preset)?;
+        let (wiring, layout) = place_aggregators(preset)?;
         match layout.and_then(|layout| layout.without_lowest(levels)) {
             Some(layout) => Ok(Some(Self::completed(preset, wiring, Some(layout))?)),
             None => Ok(None),
@@ -108,7 +108,7 @@ pub struct Nodes {
 }
 
 /// The fabric of a preset, and where the switches are that may have aggregators; none without aggregators.
-fn placed(preset: &Preset) -> Result<(Wiring, Option<Layout>), SystemError> {
+fn place_aggregators(preset: &Preset) -> Result<(Wiring, Option<Layout>), SystemError> {
     let wiring = match &preset.fabric {
         FabricShape::FatTree { down, up } => Wiring::FatTree(FatTree::new(down, up)),
         FabricShape::Dragonfly { groups, routers, hosts } => {

@@ -20,13 +20,13 @@ pub(super) struct Frame<P> {
 /// Packets that say the same thing, as the requests and results of one segment do, share a frame. So their
 /// content stays in cache, however many packets there are.
 pub(super) struct Frames<D: Data> {
-    places: Vec<Place<D::Piece>>,
+    places: Vec<CarriedFrame<D::Piece>>,
     free: Vec<u32>,
     /// The frame that was added last.
     newest: Option<FrameId>,
 }
 
-struct Place<P> {
+struct CarriedFrame<P> {
     frame: Frame<P>,
     /// Packets that carry it.
     packets: u32,
@@ -49,7 +49,7 @@ impl<D: Data> Frames<D> {
                 return newest;
             }
         }
-        let place = Place { frame: Frame { message, piece }, packets: 1 };
+        let place = CarriedFrame { frame: Frame { message, piece }, packets: 1 };
         let id = match self.free.pop() {
             Some(id) => {
                 self.places[id as usize] = place;

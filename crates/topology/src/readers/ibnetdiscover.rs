@@ -55,7 +55,7 @@ fn parse(text: &str) -> Result<Vec<Record<'_>>, ReadError> {
             continue;
         }
         if content.starts_with('[') {
-            let peer = quoted(content).ok_or_else(not_understood)?;
+            let peer = unquote(content).ok_or_else(not_understood)?;
             let record = records.last_mut().ok_or_else(not_understood)?;
             record.peers.push((line, peer));
         } else {
@@ -79,12 +79,12 @@ fn parse_record(line: usize, content: &str) -> Option<Record<'_>> {
         "Rt" => RecordKind::Router,
         _ => return None,
     };
-    let id = quoted(head)?;
-    Some(Record { line, kind, id, description: quoted(comment).unwrap_or(""), peers: Vec::new() })
+    let id = unquote(head)?;
+    Some(Record { line, kind, id, description: unquote(comment).unwrap_or(""), peers: Vec::new() })
 }
 
 /// The text between the first two quotation marks, unless it is empty.
-fn quoted(content: &str) -> Option<&str> {
+fn unquote(content: &str) -> Option<&str> {
     let (_, behind) = content.split_once('"')?;
     behind.split_once('"').map(|(inside, _)| inside).filter(|inside| !inside.is_empty())
 }

@@ -228,7 +228,7 @@ impl RawHeader {
             KIND_STREAM_DONE => Message::StreamDone(self.operation_number()),
             KIND_WAITING => Message::Waiting(Waiting {
                 operation: self.operation_number(),
-                called: called([self.attempt, self.operator, self.datatype])?,
+                called: decode_call([self.attempt, self.operator, self.datatype])?,
                 digest: self.target_member.get(),
             }),
             KIND_DISAGREEMENT => Message::Disagreement(self.disagreement()?),
@@ -313,7 +313,7 @@ impl RawHeader {
         let codes =
             [[collective, operator, datatype], [self.attempt, self.operator, self.datatype]];
         let members = [self.sequence.get(), self.target_member.get()].map(EndpointId);
-        Ok(Disagreement { members, called: [called(codes[0])?, called(codes[1])?] })
+        Ok(Disagreement { members, called: [decode_call(codes[0])?, decode_call(codes[1])?] })
     }
 
     fn put_called(&mut self, called: Called) {
@@ -360,7 +360,7 @@ impl RawHeader {
     }
 }
 
-fn called([collective, operator, datatype]: [u8; 3]) -> Result<Called, DecodeError> {
+fn decode_call([collective, operator, datatype]: [u8; 3]) -> Result<Called, DecodeError> {
     let (operator, datatype) = (Operator::from_code(operator)?, Datatype::from_code(datatype)?);
     Ok(Called { collective, operator, datatype })
 }
