@@ -30,7 +30,7 @@ struct Slot<T> {
 
 /// What a handle says.
 #[derive(Clone, Copy)]
-struct Place {
+struct HandleParts {
     generation: u32,
     index: u32,
 }
@@ -84,10 +84,11 @@ impl<T> Table<T> {
         slot.is_some_and(|slot| place.generation < slot.generation)
     }
 
-    fn place(&self, handle: Handle) -> Option<Place> {
+    fn place(&self, handle: Handle) -> Option<HandleParts> {
         let bits = handle.addr() as u64;
         let generation = (bits >> 32) as u32 & GENERATION_MASK;
-        (bits >> 56 == u64::from(self.tag)).then_some(Place { generation, index: bits as u32 })
+        (bits >> 56 == u64::from(self.tag))
+            .then_some(HandleParts { generation, index: bits as u32 })
     }
 
     fn lock(&self) -> MutexGuard<'_, Slots<T>> {

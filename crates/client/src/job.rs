@@ -16,9 +16,9 @@ const ATTEMPTS_MAX: u32 = 4;
 /// The place survives the manager and the process that opened it: a process that finds that the manager does not know
 /// the job resumes the place, and holds a lease of it from then on.
 #[derive(Clone)]
-pub(crate) struct Job(Arc<Place>);
+pub(crate) struct Job(Arc<AdmittedJob>);
 
-struct Place {
+struct AdmittedJob {
     manager: ManagerClient,
     request: JobRequest,
     admission: JobAdmission,
@@ -34,7 +34,7 @@ impl Job {
         admission: JobAdmission,
         lease: Option<Lease>,
     ) -> Self {
-        Self(Arc::new(Place { manager, request, admission, lease: Mutex::new(lease) }))
+        Self(Arc::new(AdmittedJob { manager, request, admission, lease: Mutex::new(lease) }))
     }
 
     pub(crate) fn admission(&self) -> &JobAdmission {

@@ -34,7 +34,7 @@ pub use certificate::certificate_pem;
 
 use crate::liveness::watch_host;
 use crate::shutdown::Shutdown;
-use access::{Access, Place, authorize};
+use access::{Access, ConnectionPermit, authorize};
 use answer::Refused;
 use limits::{LIMITS, Limits};
 use scheme::Scheme;
@@ -204,7 +204,7 @@ async fn serve_requests(
     limits: Limits,
     shutdown: &Shutdown,
 ) {
-    let router = router.layer(Extension(Place::default()));
+    let router = router.layer(Extension(ConnectionPermit::default()));
     let stream = Unstalled::new(stream, limits.unread_within);
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())

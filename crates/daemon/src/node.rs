@@ -223,7 +223,7 @@ impl Node {
             None => None,
         };
         let address = NodeAddress {
-            tcp: advertised(&options, bound)?,
+            tcp: choose_advertised_address(&options, bound)?,
             machine: machine::name(),
             shm: options.shm_socket.as_ref().map(|path| path.display().to_string()),
         };
@@ -392,7 +392,10 @@ fn bind_metrics(address: SocketAddr) -> Result<std::net::TcpListener, NodeError>
     Ok(listener)
 }
 
-fn advertised(options: &NodeOptions, bound: SocketAddr) -> Result<String, NodeError> {
+fn choose_advertised_address(
+    options: &NodeOptions,
+    bound: SocketAddr,
+) -> Result<String, NodeError> {
     match (&options.advertise, bound.ip()) {
         (Some(address), _) => Ok(address.clone()),
         (None, IpAddr::V4(ip)) if ip.is_unspecified() => {

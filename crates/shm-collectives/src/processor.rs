@@ -46,7 +46,7 @@ impl Processor {
     pub fn own() -> &'static Self {
         static OWN: OnceLock<Processor> = OnceLock::new();
         OWN.get_or_init(|| {
-            let cpus = granted();
+            let cpus = list_granted_cores();
             Self::read(Path::new("/sys/devices/system/cpu"), &cpus)
         })
     }
@@ -127,7 +127,7 @@ fn list(text: &str) -> Vec<usize> {
 }
 
 /// Processors in this process's affinity mask.
-fn granted() -> Vec<usize> {
+fn list_granted_cores() -> Vec<usize> {
     let Ok(mask) = rustix::thread::sched_getaffinity(None) else { return Vec::new() };
     (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| mask.is_set(cpu)).collect()
 }

@@ -34,7 +34,7 @@ pub(super) enum AwaitedEvent {
 
 /// One rank's place in one ring.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct RankProgress {
     /// The step to come; the first is 1.
     next: u64,
     /// Every other rank is known to have `done` at least this.
@@ -47,7 +47,7 @@ pub(super) struct Rings {
     pub(super) local_rank: u32,
     pub(super) ranks: u32,
     pub(super) policy: Policy,
-    places: [Place; RINGS.len()],
+    places: [RankProgress; RINGS.len()],
     /// What this rank does, and did before.
     call: Call,
     history: History,
@@ -64,7 +64,7 @@ impl Rings {
         peer_memory: PeerMemory,
     ) -> Self {
         let ranks = segment.ranks();
-        let places = [Place { next: 1, cleared: 0 }; RINGS.len()];
+        let places = [RankProgress { next: 1, cleared: 0 }; RINGS.len()];
         let [history, history_before] = [History::default(); 2];
         Self {
             segment,

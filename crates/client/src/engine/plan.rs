@@ -67,8 +67,8 @@ pub(super) fn plan(operation: &Operation, path: Path, context: PlanContext<'_>) 
     let is_on_one_host = !planner.context.placement.spans_hosts();
     match operation.collective {
         _ if planner.context.placement.ranks() == 1 => planner.alone(),
-        Collective::Allreduce => streamed(planner.allreduce(), operation, stream),
-        Collective::Reduce { root } => streamed(planner.reduce(root), operation, stream),
+        Collective::Allreduce => add_stream(planner.allreduce(), operation, stream),
+        Collective::Reduce { root } => add_stream(planner.reduce(root), operation, stream),
         Collective::Broadcast { root } => planner.broadcast(root),
         Collective::Barrier => planner.barrier(),
         _ if is_on_one_host => planner.on_one_host(),
@@ -101,7 +101,7 @@ pub(super) fn shm_action(
 
 /// Makes one stage of a host's reduction, the stream, and what carries its result to the host's ranks,
 /// where the vector is streamed. All ranks of a host come to the same.
-fn streamed(mut plan: Plan, operation: &Operation, stream: Option<StreamUse>) -> Plan {
+fn add_stream(mut plan: Plan, operation: &Operation, stream: Option<StreamUse>) -> Plan {
     let Some(StreamUse { terms, .. }) = stream else { return plan };
     let (reduce, spread) = match plan.as_slice() {
         [Stage::Host(reduce)] | [Stage::Host(reduce), Stage::InterHost { .. }] => (*reduce, None),

@@ -132,12 +132,12 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
     if may_fall_back {
         reasons.push("Where the manager refuses a group, direct links carry it".to_owned());
     }
-    if let Some(longest) = exceeded(selection.longest_bytes(case.collective), case) {
+    if let Some(longest) = find_exceeded_limit(selection.longest_bytes(case.collective), case) {
         let knobs = [BETWEEN_REDUCE_SCATTER_MAX, BETWEEN_ALLGATHER_MAX, BETWEEN_SCAN_MAX];
         return too_long(case.collective, longest, knobs);
     }
     let path = selection.path(&operation(case));
-    let measured = rule.map_or_else(Vec::new, |rule| weighed(&rows, &rule));
+    let measured = rule.map_or_else(Vec::new, |rule| weigh_rows(&rows, &rule));
     let candidates = selection.candidates(case.collective, case.len_bytes);
     let predicted = candidates.iter().map(Predicted::from).collect();
     Explanation { reasons, measured, predicted, ..Explanation::of(path) }
@@ -164,7 +164,7 @@ impl Explanation {
 
 fn inside_a_host(settings: &Settings, case: Case) -> Explanation {
     let longest = Limits::on_one_host(settings).longest_bytes(case.collective);
-    if let Some(longest) = exceeded(longest, case) {
+    if let Some(longest) = find_exceeded_limit(longest, case) {
         return too_long(case.collective, longest, [REDUCE_SCATTER_MAX, ALLGATHER_MAX, SCAN_MAX]);
     }
     let reasons = vec!["All ranks are on one host".to_owned()];
@@ -172,7 +172,7 @@ fn inside_a_host(settings: &Settings, case: Case) -> Explanation {
 }
 
 /// The limit, if a contribution is longer.
-fn exceeded(longest: Option<u64>, case: Case) -> Option<u64> {
+fn find_exceeded_limit(longest: Option<u64>, case: Case) -> Option<u64> {
     longest.filter(|longest| case.len_bytes > *longest)
 }
 
@@ -235,7 +235,7 @@ fn reason(basis: Basis, settings: &Settings, case: Case, has_rule: bool) -> Stri
 }
 
 /// What was measured like `rule`, the fastest first.
-fn weighed(rows: &[Measurement], rule: &Measurement) -> Vec<Measured> {
+fn weigh_rows(rows: &[Measurement], rule: &Measurement) -> Vec<Measured> {
     let is_like = |row: &&Measurement| {
         (row.collective, row.hosts, row.ranks, row.len_bytes)
             == (rule.collective, rule.hosts, rule.ranks, rule.len_bytes)

@@ -76,7 +76,7 @@ struct Party {
 
 /// A connection's place among its party's, from its first call on.
 #[derive(Clone, Default)]
-pub(super) struct Place(Arc<OnceLock<OwnedSemaphorePermit>>);
+pub(super) struct ConnectionPermit(Arc<OnceLock<OwnedSemaphorePermit>>);
 
 impl Access {
     /// Access for the operator, for readers, and for tenants by their names.
@@ -145,7 +145,7 @@ pub(super) async fn authorize(
         return (scheme, refused).into_response();
     };
     if let Some(room) = &party.connections
-        && let Some(place) = request.extensions().get::<Place>()
+        && let Some(place) = request.extensions().get::<ConnectionPermit>()
         && !place.take(room)
     {
         return too_many_connections(&party.role, access.connections_max).into_response();
@@ -195,7 +195,7 @@ fn not_with_that_token(request: &Request, role: Option<Role>, needed: &str) -> R
     Refused::new(RefusalCode::Forbidden, message).into_response()
 }
 
-impl Place {
+impl ConnectionPermit {
     /// Takes one of the party's places, unless the connection has one. `false` if there is none left.
     fn take(&self, room: &Arc<Semaphore>) -> bool {
         if self.0.get().is_some() {

@@ -99,17 +99,17 @@ pub(super) fn open(
         KernelOptions::Auto(interfaces) => (interfaces, false),
         KernelOptions::Required(interfaces) => (interfaces, true),
     };
-    match attached(interfaces) {
+    match attach_kernel_path(interfaces) {
         Ok(path) => Ok((Some(path), KernelState::At(interfaces.clone()))),
         Err(error) if is_required => Err(error),
         Err(error) => {
             tracing::warn!("the process takes all segments: {error}");
-            Ok((None, KernelState::Unavailable(shortened(error.to_string()))))
+            Ok((None, KernelState::Unavailable(shorten(error.to_string()))))
         }
     }
 }
 
-fn attached(interfaces: &[String]) -> Result<KernelPath, LoadError> {
+fn attach_kernel_path(interfaces: &[String]) -> Result<KernelPath, LoadError> {
     let (mut program, tables) = Program::load()?;
     for interface in interfaces {
         program.attach(interface)?;
@@ -118,7 +118,7 @@ fn attached(interfaces: &[String]) -> Result<KernelPath, LoadError> {
 }
 
 /// A reason, no longer than a manager takes it. What the kernel says of a program it refuses may be long.
-fn shortened(mut reason: String) -> String {
+fn shorten(mut reason: String) -> String {
     reason.truncate(reason.floor_char_boundary(TEXT_MAX_BYTES));
     reason
 }

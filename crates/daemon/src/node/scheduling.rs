@@ -70,15 +70,15 @@ fn attributes() -> io::Result<sched_attr> {
     // SAFETY: the kernel writes at most `size` bytes, which is what the structure has; thread 0 is
     // the calling one.
     let outcome = unsafe { libc::syscall(SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
-    checked(outcome).map(|()| attributes)
+    check_call(outcome).map(|()| attributes)
 }
 
 fn set_attributes(attributes: &sched_attr) -> io::Result<()> {
     // SAFETY: the kernel only reads the structure, whose first field states its size.
-    checked(unsafe { libc::syscall(SYS_sched_setattr, 0, std::ptr::from_ref(attributes), 0) })
+    check_call(unsafe { libc::syscall(SYS_sched_setattr, 0, std::ptr::from_ref(attributes), 0) })
 }
 
-fn checked(outcome: c_long) -> io::Result<()> {
+fn check_call(outcome: c_long) -> io::Result<()> {
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

@@ -13,7 +13,7 @@ const CAPACITY: u32 = 12;
 const TIMEOUT_NS: u64 = 50;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum Action {
     Admit,
     EndJob(usize),
     Request {
@@ -39,20 +39,20 @@ enum Step {
     Wait(u64),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = Action> {
     let node = 0..=usize::from(LEAVES);
     prop_oneof![
-        2 => Just(Step::Admit),
-        1 => (0_usize..4).prop_map(Step::EndJob),
+        2 => Just(Action::Admit),
+        1 => (0_usize..4).prop_map(Action::EndJob),
         6 => (0_usize..4, prop::collection::vec(0_u8..14, 1..8), 1_u16..6)
-            .prop_map(|(job, hosts, osos)| Step::Request { job, hosts, osos }),
+            .prop_map(|(job, hosts, osos)| Action::Request { job, hosts, osos }),
         16 => (node.clone(), prop::bool::weighted(0.9))
-            .prop_map(|(node, accept)| Step::Answer { node, accept }),
-        1 => (node.clone(), 0_usize..4).prop_map(|(node, which)| Step::Fail { node, which }),
-        4 => (node.clone(), 0_usize..4).prop_map(|(node, which)| Step::End { node, which }),
-        1 => node.clone().prop_map(Step::Kill),
-        2 => node.prop_map(Step::Revive),
-        2 => (0_u64..40).prop_map(Step::Wait),
+            .prop_map(|(node, accept)| Action::Answer { node, accept }),
+        1 => (node.clone(), 0_usize..4).prop_map(|(node, which)| Action::Fail { node, which }),
+        4 => (node.clone(), 0_usize..4).prop_map(|(node, which)| Action::End { node, which }),
+        1 => node.clone().prop_map(Action::Kill),
+        2 => node.prop_map(Action::Revive),
+        2 => (0_u64..40).prop_map(Action::Wait),
     ]
 }
 
@@ -91,31 +91,31 @@ impl World {
         index.checked_sub(1).map_or("root".into(), |leaf| format!("leaf{leaf}"))
     }
 
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &Action) {
         match step {
-            Step::Admit => {
+            Action::Admit => {
                 if self.jobs.len() < 4 {
                     let job = self.site.job();
                     self.jobs.push(job);
                 }
             }
-            Step::EndJob(which) => {
+            Action::EndJob(which) => {
                 if *which < self.jobs.len() {
                     let job = self.jobs.remove(*which);
                     self.site.manager.handle_lease_closed(job.job);
                 }
             }
-            Step::Request { job, hosts, osos } => self.request(*job, hosts, *osos),
-            Step::Answer { node, accept } => self.answer(*node, *accept),
-            Step::Fail { node, which } => self.finish(*node, *which, true),
-            Step::End { node, which } => self.finish(*node, *which, false),
-            Step::Kill(index) => {
+            Action::Request { job, hosts, osos } => self.request(*job, hosts, *osos),
+            Action::Answer { node, accept } => self.answer(*node, *accept),
+            Action::Fail { node, which } => self.finish(*node, *which, true),
+            Action::End { node, which } => self.finish(*node, *which, false),
+            Action::Kill(index) => {
                 if let Some(node) = self.site.node.remove(&Self::name(*index)) {
                     self.played.remove(&node);
                     self.site.manager.handle_node_gone(node);
                 }
             }
-            Step::Revive(index) => {
+            Action::Revive(index) => {
                 let name = Self::name(*index);
                 if !self.site.node.contains_key(&name) {
                     let node = self.site.manager.register_node(registration(&name, 8, CAPACITY));
@@ -124,7 +124,7 @@ impl World {
                     self.played.insert(node, Played::default());
                 }
             }
-            Step::Wait(ns) => {
+            Action::Wait(ns) => {
                 self.site.now = self.site.now.after_ns(*ns);
                 self.site.manager.handle_timeout(self.site.now);
                 let next = self.site.manager.poll_timeout();
@@ -244,7 +244,7 @@ impl World {
     }
 }
 
-fn run(steps: &[Step]) -> String {
+fn run(steps: &[Action]) -> String {
     let mut world = World::new();
     for step in steps {
         world.step(step);

@@ -27,15 +27,15 @@ const PAYLOAD_MAX_BYTES: u32 = 1000;
 const ALL_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// A folder of its own for the socket of one test.
-struct Place {
+struct SocketFolder {
     _folder: tempfile::TempDir,
     path: PathBuf,
 }
 
-fn place() -> Place {
+fn place() -> SocketFolder {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("node.sock");
-    Place { _folder: folder, path }
+    SocketFolder { _folder: folder, path }
 }
 
 fn options() -> ShmOptions {

@@ -9,13 +9,13 @@ use tributary_wire::{Epoch, GroupId};
 #[derive(Default)]
 pub(super) struct Installed {
     /// Indexed by group id, which the manager keeps small and dense.
-    places: Vec<Option<Place>>,
+    places: Vec<Option<InstalledPart>>,
     count: usize,
     /// How many of them authenticate their frames.
     authenticated: usize,
 }
 
-struct Place {
+struct InstalledPart {
     epoch: Epoch,
     keys: Option<Keys>,
 }
@@ -42,7 +42,7 @@ impl Installed {
         });
         self.count += 1;
         self.authenticated += usize::from(keys.is_some());
-        self.places[index] = Some(Place { epoch, keys });
+        self.places[index] = Some(InstalledPart { epoch, keys });
     }
 
     pub(super) fn remove(&mut self, group: GroupId) {
