@@ -102,7 +102,7 @@ fn put(node: &mut Node, port: u32, edge: Edge, message: Message) -> Result<(), F
 }
 
 /// An aggregator whose group's child `i` has joined over port `i`, with all output taken.
-fn joined(children: u16) -> Node {
+fn node_with_children(children: u16) -> Node {
     let mut node = Node::new(limits());
     node.install(Time(0), group(children)).unwrap();
     for child in 0..children {
@@ -186,7 +186,7 @@ fn install_says_what_is_lacking_and_keeps_nothing() {
 
 #[test]
 fn install_refuses_what_is_in_use() {
-    let mut node = joined(2);
+    let mut node = node_with_children(2);
     let again = node.install(Time(0), group(1));
     assert_eq!(again, Err(InstallError::GroupInUse { group: GROUP, epoch: EPOCH }));
     let parent = |port| {
@@ -234,7 +234,7 @@ fn a_stranger_joins_nothing() {
 
 #[test]
 fn a_joined_port_speaks_for_one_child_only() {
-    let mut node = joined(2);
+    let mut node = node_with_children(2);
     let wrong = |node: &mut Node, edge| put(node, 0, edge, request(0, 4));
     assert_eq!(wrong(&mut node, edge(1)), Err(FrameError::WrongPort));
     let forged = Edge { capability: capability(1), ..edge(0) };
@@ -260,7 +260,7 @@ fn a_joined_port_speaks_for_one_child_only() {
 
 #[test]
 fn nobody_sends_more_than_its_credits() {
-    let mut node = joined(2);
+    let mut node = node_with_children(2);
     put(&mut node, 0, edge(0), request(0, 4)).unwrap();
     put(&mut node, 0, edge(0), request(1, 4)).unwrap();
     for number in [2, 3, 1 << 20, 1 << 31, u32::MAX] {
@@ -274,7 +274,7 @@ fn nobody_sends_more_than_its_credits() {
 
 #[test]
 fn repeats_are_answered_until_the_slot_moves_on() {
-    let mut node = joined(2);
+    let mut node = node_with_children(2);
     for number in 0..40 {
         for child in [1, 0] {
             put(&mut node, u32::from(child), edge(child), request(number, 4)).unwrap();
@@ -302,7 +302,7 @@ fn repeats_are_answered_until_the_slot_moves_on() {
 
 #[test]
 fn a_member_that_repeats_and_does_not_read_is_cut_off_at_a_bound() {
-    let mut node = joined(1);
+    let mut node = node_with_children(1);
     put(&mut node, 0, edge(0), request(0, 4)).unwrap();
     let mut queued = 1;
     while put(&mut node, 0, edge(0), request(0, 4)).is_ok() {
@@ -315,7 +315,7 @@ fn a_member_that_repeats_and_does_not_read_is_cut_off_at_a_bound() {
 
 #[test]
 fn a_child_that_has_left_stays_gone() {
-    let mut node = joined(2);
+    let mut node = node_with_children(2);
     put(&mut node, 0, edge(0), Message::Leave).unwrap();
     put(&mut node, 0, edge(0), Message::Leave).expect("twice is once");
     assert_eq!(put(&mut node, 0, edge(0), request(0, 4)), Err(FrameError::WrongPort));
@@ -336,7 +336,7 @@ fn a_child_that_has_left_stays_gone() {
 
 #[test]
 fn a_failed_groups_late_frames_are_dropped() {
-    let mut node = joined(2);
+    let mut node = node_with_children(2);
     assert!(node.withdraw(GROUP, EPOCH));
     put(&mut node, 0, edge(0), request(0, 4)).unwrap();
     put(&mut node, 1, edge(1), Message::Leave).unwrap();
@@ -519,7 +519,7 @@ fn of_many_failed_groups_the_newest_are_remembered() {
 
 #[test]
 fn nothing_more_goes_to_a_child_that_has_left() {
-    let mut node = joined(2);
+    let mut node = node_with_children(2);
     for child in [0, 1] {
         put(&mut node, child, edge(child as u16), request(0, 1)).unwrap();
     }
@@ -532,7 +532,7 @@ fn nothing_more_goes_to_a_child_that_has_left() {
 
 #[test]
 fn repeats_by_datagram_leave_the_link_its_room() {
-    let mut node = joined(2);
+    let mut node = node_with_children(2);
     let mut repeat = part(0, 1);
     for attempt in 0..100 {
         repeat.retransmit.attempt = attempt;
@@ -599,7 +599,7 @@ fn a_node_without_multicast_lets_its_subscribed_members_go_on() {
 
 #[test]
 fn copies_that_multicast_has_overtaken_make_room() {
-    let mut node = joined(1);
+    let mut node = node_with_children(1);
     node.use_multicast(GROUP, capability(8), 64);
     // The child goes on with what it gets by multicast, and reads nothing from its link.
     for number in 0..60 {

@@ -14,7 +14,7 @@ fn external_receiver_edge() -> Edge {
 
 /// An aggregator with a group of two, and an external receiver that has joined.
 fn with_external_receiver() -> Node {
-    let mut node = joined(2);
+    let mut node = node_with_children(2);
     node.admit_external_receiver(GROUP, external_receiver_edge().capability);
     put(&mut node, OUTSIDE.0, external_receiver_edge(), Message::Join).unwrap();
     let (sent, _) = drain(&mut node);
@@ -105,12 +105,12 @@ fn an_external_receiver_reads_and_nothing_else() {
     node.handle_port_refused(OUTSIDE);
     run(&mut node, 0, Target::All);
     assert_eq!((node.stats().results, node.stats().groups_failed), (1, 0));
-    assert_eq!(joined(2).stats().groups_failed, 0);
+    assert_eq!(node_with_children(2).stats().groups_failed, 0);
 }
 
 #[test]
 fn without_a_grant_the_join_of_an_external_receiver_is_forged_and_its_target_a_disagreement() {
-    let mut node = joined(2);
+    let mut node = node_with_children(2);
     let refused = put(&mut node, OUTSIDE.0, external_receiver_edge(), Message::Join);
     assert_eq!(refused, Err(FrameError::Forged { group: GROUP }));
     run(&mut node, 0, Target::ExternalReceiver);

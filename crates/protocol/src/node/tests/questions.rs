@@ -112,7 +112,7 @@ impl Inner {
 
 #[test]
 fn a_child_that_waits_for_others_is_told_that_the_node_is_there() {
-    let mut node = joined(2);
+    let mut node = node_with_children(2);
     put(&mut node, 0, edge(0), request(0, 4)).unwrap();
     put(&mut node, 0, edge(0), Message::Probe(7)).unwrap();
     let answer = Header { edge: edge(0), message: Message::Probed(7) };

@@ -29,7 +29,7 @@ fn a_group_waits_for_members_that_have_not_joined() {
 
 #[test]
 fn a_group_waits_for_the_oldest_operation_also_where_numbers_wrap() {
-    let mut node = joined(3);
+    let mut node = node_with_children(3);
     for number in (0..300).step_by(2) {
         for ahead in [number, number + 1] {
             put(&mut node, 0, edge(0), request(ahead, 8)).unwrap();
