@@ -1,8 +1,9 @@
-"""What packaging/ says of the daemons must be so."""
+"""What packaging/ says of the daemons must be so, and all statements of the licence must agree."""
 
 import json
 import pathlib
 import re
+import tomllib
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -29,6 +30,18 @@ class Dashboard(unittest.TestCase):
         numbers = [panel["id"] for panel in dashboard["panels"]]
         self.assertEqual(len(numbers), len(set(numbers)))
         self.assertTrue(all(METRIC.search(target["expr"]) for panel in dashboard["panels"] for target in panel["targets"]))
+
+
+class Licence(unittest.TestCase):
+    def test_every_statement_names_the_same_licence(self):
+        statement = tomllib.loads((ROOT / "REUSE.toml").read_text())["annotations"]
+        self.assertEqual([each["path"] for each in statement], ["**"])
+        licence = statement[0]["SPDX-License-Identifier"]
+        debian = (ROOT / "packaging/debian/copyright").read_text()
+        self.assertEqual(tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["license"], licence)
+        self.assertIn(f"\nlicense: {licence}\n", (ROOT / "CITATION.cff").read_text())
+        self.assertIn(f"\nCopyright: {statement[0]['SPDX-FileCopyrightText']}\nLicense: {licence}\n", debian)
+        self.assertEqual((ROOT / f"LICENSES/{licence}.txt").read_text(), (ROOT / "LICENSE").read_text())
 
 
 if __name__ == "__main__":
