@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the words of the documentation that readers use, and of comments in code. The documentation: the Markdown
-files at the root of the workspace (ARCHITECTURE.md apart), those in docs/ and docs/evidence/, and the README of each
-crate. The comments: those of Rust and C in crates/ and fuzz/ that have lines of their own.
+files at the root of the workspace, those in docs/ and docs/evidence/, and the README of each crate. The comments: those of
+Rust and C in crates/ and fuzz/ that have lines of their own.
 
 It reports
 - dead words: names that the project gave up, such as `mesh` for direct links,
@@ -48,7 +48,7 @@ HOST_NODE = re.compile(r"\b(?:(?:inter|intra)-?node|node-level|compute nodes?|(?
                        r"|(?:in|inside) (?:a|one|each) node's (?:shared )?memory)\b", re.IGNORECASE)
 # The part of a link that is no text: its target.
 TARGET = re.compile(r"\]\([^)]*\)|\]\[[^\]]*\]|<[^>]*>")
-WAIVED = ("ARCHITECTURE.md", "docs/SUMMARY.md", "docs/architecture.md")
+WAIVED = ("docs/SUMMARY.md", "docs/architecture.md")
 # Phrases of comments that are terms of the field there: published designs have names.
 COMMENT_TERMS = {"crates/figures": (HOST_NODE,)}
 # A function whose name begins with a clause that has no head.
