@@ -179,7 +179,7 @@ pub(super) fn dpml_opa(effort: &Effort, progress: &Progress) -> Result<Figure, F
     dpml_on(("dpml-omni-path", title), "omni-path", (64, 28), effort, progress)
 }
 
-/// DPML on many-core nodes, 10,240 processes.
+/// DPML on many-core hosts, 10,240 processes.
 pub(super) fn dpml_scale(effort: &Effort, progress: &Progress) -> Result<Figure, FigureError> {
     let title = "DPML: MPI_Allreduce, 160 many-core hosts, 64 processes a host (10,240)";
     dpml_on(("dpml-10240", title), "many-core", (160, 64), effort, progress)

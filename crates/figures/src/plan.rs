@@ -280,7 +280,7 @@ fn designs(preset: &Preset, processes: u32) -> Vec<Design> {
     for leaders in [1, sockets].into_iter().filter(|&leaders| leaders <= processes) {
         for multicast in [false, true] {
             let by_address = preset.datagrams.as_ref().is_some_and(|terms| terms.multicast);
-            // A node on a host needs a network that carries its results to an address.
+            // An aggregator on a host needs a network that carries its results to an address.
             if multicast && nodes.on_hosts && !by_address {
                 continue;
             }

@@ -109,7 +109,7 @@ fn software_nodes_have_hosts_to_themselves() {
     // The last host of each leaf; the root takes the last but one of the last leaf.
     let compute = plan(&leaf_spine(2, 2, 4)).unwrap().compute_hosts();
     assert_eq!(compute, [0, 1, 2, 4, 5].map(Vertex));
-    // A node that the file attaches to a host stays there, and is the only one.
+    // An aggregator that the file attaches to a host stays there, and is the only one.
     let named = leaf_spine(2, 2, 4) + "[[aggregation-node]]\nname = \"an\"\nat = \"host1\"\n";
     let compute = plan(&named).unwrap().compute_hosts();
     assert_eq!(compute, [0, 2, 3, 4, 5, 6, 7].map(Vertex));

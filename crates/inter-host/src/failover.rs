@@ -1,4 +1,4 @@
-//! The tree as a method between hosts that outlives its nodes.
+//! The tree as a method between hosts that outlives its aggregators.
 //!
 //! Owns what happens when the tree of a communicator is lost: the leaders settle the operation that was
 //! under way over direct links ([`settling`]), carry the next ones there ([`substitute`]), and go back to a

@@ -35,14 +35,14 @@ use tributary_report::Counters;
 
 /// How long a graceful close may take to leave this process.
 const GRACE_TIMEOUT: Duration = Duration::from_millis(500);
-/// The same where the node may not be there any more: the program waits.
+/// The same where the aggregator may not be there any more: the program waits.
 const CUT_OFF_TIMEOUT: Duration = Duration::from_millis(10);
 
 /// A member of a group, connected.
 pub struct TreeMember {
     endpoint: Endpoint,
     link: Box<dyn Link>,
-    /// Its node's, for people and for telling nodes apart.
+    /// Its aggregator's, for people and for telling aggregators apart.
     address: String,
     datagrams: Option<Datagrams>,
     /// This member's host.
@@ -142,7 +142,7 @@ impl TreeMember {
         self.poll()
     }
 
-    /// Asks the node whether it is there, if other members of this process have reason to suspect it.
+    /// Asks the aggregator whether it is there, if other members of this process have reason to suspect it.
     pub(crate) fn probe_if_suspect(&mut self) {
         if suspects::patience(&self.address).is_some() {
             self.check();
@@ -159,12 +159,12 @@ impl TreeMember {
         self.running.is_some()
     }
 
-    /// A descriptor that tells when the node's end of the link is closed.
+    /// A descriptor that tells when the aggregator's end of the link is closed.
     pub(crate) fn link(&self) -> BorrowedFd<'_> {
         self.link.as_fd()
     }
 
-    /// Takes no further result, tells the node that its tree is lost to this member, and says where it
+    /// Takes no further result, tells the aggregator that its tree is lost to this member, and says where it
     /// stood.
     ///
     /// # Panics
@@ -375,8 +375,8 @@ impl InterHost for TreeMember {
         }
     }
 
-    /// The node tells of a failed member over the link that every poll reads. Whether the node itself is there
-    /// has to be asked.
+    /// The aggregator tells of a failed member over the link that every poll reads. Whether the aggregator itself is
+    /// there has to be asked.
     fn check(&mut self) {
         self.round = Round::Full;
         let suspected = suspects::patience(&self.address);

@@ -1,4 +1,4 @@
-//! Advice for a traced program: would a tree help, and where do nodes go?
+//! Advice for a traced program: would a tree help, and where do aggregators go?
 //!
 //! The model tells how much shorter each collective becomes in the tree. How long it is without, the trace
 //! tells: so the machine on which it was recorded need not be the one that is modelled.
@@ -47,7 +47,7 @@ pub struct Advice {
     pub model_over_trace: f64,
     /// Each collective and length.
     pub classes: Vec<ClassAdvice>,
-    /// Each way to place nodes.
+    /// Each way to place aggregators.
     pub placements: Vec<Placement>,
 }
 
@@ -77,7 +77,7 @@ pub struct ClassAdvice {
 pub struct Placement {
     /// Where they are.
     pub nodes: Nodes,
-    /// Whether the manager or a node refused the tree.
+    /// Whether the manager or an aggregator refused the tree.
     pub is_refused: bool,
     /// What the program gains.
     pub gain: Range,

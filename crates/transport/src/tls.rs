@@ -27,7 +27,7 @@ use rustls::{
 
 use crate::token::{PublicKey, Token, random_bytes};
 
-/// The name in every manager's and node's certificate, whatever the host is called: clients check
+/// The name in every manager's and aggregator's certificate, whatever the host is called: clients check
 /// the key. No public name ends with `.tributary`.
 pub const SERVER_NAME: &str = "manager.tributary";
 

@@ -1,4 +1,4 @@
-//! The bearer token that every call to a manager or to a node's metrics carries.
+//! The bearer token that every call to a manager or to an aggregator's metrics carries.
 //!
 //! Owns reading and creating the token's file and comparing tokens. Knows nothing of HTTP. It is in
 //! this crate because daemons and the host library do not depend on each other and both need it.

@@ -1,6 +1,6 @@
 //! A place in a tree that is taken in the background, while operations go over direct links.
 //!
-//! A node that does not answer may take seconds to be given up. Nobody waits for that: hosts tell each other at
+//! An aggregator that does not answer may take seconds to be given up. Nobody waits for that: hosts tell each other at
 //! boundaries whether they have their places.
 
 use std::sync::{Arc, Mutex, PoisonError};

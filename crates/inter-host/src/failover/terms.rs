@@ -8,7 +8,7 @@ use crate::tree::{Approach, TreeMember};
 /// What a leader needs to take another place in a tree.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// How it may reach its node.
+    /// How it may reach its aggregator.
     pub approach: Approach,
     /// This machine's name.
     pub machine: String,

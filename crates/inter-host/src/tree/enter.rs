@@ -1,5 +1,5 @@
-//! How a leader takes its place: the link to its node, datagrams beside it, and the wait until the
-//! node has let it in.
+//! How a leader takes its place: the link to its aggregator, datagrams beside it, and the wait until the
+//! aggregator has let it in.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use super::round::Round;
 use crate::operation::InterHost;
 use tributary_settings::{ChannelChoice, TransportChoice};
 
-/// How long a node may take to let a member in.
+/// How long an aggregator may take to let a member in.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where results are multicast: vectors that are cut into whole packets. 8 hosts of a lab, us by
@@ -37,10 +37,10 @@ const LOSSY_VECTORS: ShortVectors =
 /// Why a member could not take its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnterError {
-    /// The node does not answer.
+    /// The aggregator does not answer.
     #[error("aggregation node at {address} can't be reached: {problem}")]
     Unreachable {
-        /// Its node's address.
+        /// Its aggregator's address.
         address: String,
         /// What the system says.
         problem: String,
@@ -48,26 +48,26 @@ pub enum EnterError {
     /// Shared memory was asked for where there is none.
     #[error("aggregation node at {address} offers no shared memory on this machine")]
     NoSharedMemory {
-        /// Its node's address.
+        /// Its aggregator's address.
         address: String,
     },
-    /// The node did not answer in time.
+    /// The aggregator did not answer in time.
     #[error("aggregation node at {address} did not let this host in within {} s", JOIN_TIMEOUT.as_secs())]
     NotLetIn {
-        /// Its node's address.
+        /// Its aggregator's address.
         address: String,
     },
-    /// The node failed the group.
+    /// The aggregator failed the group.
     #[error("aggregation node at {address} turned this host away: {reason}")]
     TurnedAway {
-        /// Its node's address.
+        /// Its aggregator's address.
         address: String,
-        /// What the node said.
+        /// What the aggregator said.
         reason: AbortReason,
     },
 }
 
-/// How a member may reach its node.
+/// How a member may reach its aggregator.
 #[derive(Clone, Copy, Debug)]
 pub struct Approach {
     /// What the link is.
@@ -77,7 +77,7 @@ pub struct Approach {
 }
 
 impl TreeMember {
-    /// Connects the leader of `host` to its node, and waits until the node has let it in.
+    /// Connects the leader of `host` to its aggregator, and waits until the aggregator has let it in.
     pub fn enter(
         group: &GroupGrant,
         host: u32,
@@ -145,7 +145,7 @@ impl TreeMember {
         self.endpoint.recut_short_vectors(short);
     }
 
-    /// Waits until the node at `address` has let the member in, and it is known whether datagrams
+    /// Waits until the aggregator at `address` has let the member in, and it is known whether datagrams
     /// arrive.
     fn await_place(&mut self, address: &str) -> Result<(), EnterError> {
         let deadline = Instant::now() + JOIN_TIMEOUT;
@@ -187,7 +187,7 @@ fn segment_max_bytes(payload_max_bytes: u32, channel: ChannelChoice) -> u32 {
 }
 
 /// A socket that is subscribed to a group's multicast where its link starts; none if it can't be had, and
-/// then this member never tells the group's node of a subscription, and the node sends it every result.
+/// then this member never tells the group's aggregator of a subscription, and the aggregator sends it every result.
 fn open_multicast_receiver(
     datagrams: &Datagrams,
     multicast: &MulticastGrant,

@@ -1,4 +1,4 @@
-//! Goal: a member says of a failed group what its node said. Method: a link whose node acts between
+//! Goal: a member says of a failed group what its aggregator said. Method: a link whose aggregator acts between
 //! two calls of the member.
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,7 +19,7 @@ const EDGE: Edge = Edge {
     version: Versions::SPOKEN.newest,
 };
 
-/// A link whose node says why the group failed and goes, right after the member found nothing to
+/// A link whose aggregator says why the group failed and goes, right after the member found nothing to
 /// receive.
 struct LastWords {
     unread: Option<Abort>,

@@ -35,7 +35,7 @@ impl TreeMember {
             },
             Round::Full => self.poll_all(),
         };
-        // The node's last words, above all why the group failed, may still be unread when sending
+        // The aggregator's last words, above all why the group failed, may still be unread when sending
         // to it already fails.
         let outcome = polled
             .and_then(|()| self.transmit().or_else(|gone| self.receive_link().and(Err(gone))));
@@ -217,5 +217,5 @@ fn is_repeat(header: &Header) -> bool {
     matches!(&header.message, Message::Request(part) if part.retransmit.attempt > 0)
 }
 
-/// The link failed or the node broke the protocol; either way it is closed.
+/// The link failed or the aggregator broke the protocol; either way it is closed.
 struct LinkGone;

@@ -72,7 +72,7 @@ pub struct Outcome {
     pub classes: BTreeMap<Class, ClassTimes>,
     /// Communicators, or parts of them, that have a tree.
     pub trees: u32,
-    /// Those whose tree the manager or a node refused.
+    /// Those whose tree the manager or an aggregator refused.
     pub refused: u32,
 }
 

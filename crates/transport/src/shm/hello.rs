@@ -62,7 +62,7 @@ impl Hello {
 
     /// Checks the greeting against the listener's limits. Returns the longest payload of the link
     /// and its ring size. The lower of both sides' payload limits holds, because a group may be
-    /// granted shorter payloads than its node allows.
+    /// granted shorter payloads than its aggregator allows.
     fn check(self, options: &ShmOptions) -> Result<(u32, usize), HandshakeError> {
         let payload_max_bytes = self.payload_max_bytes.min(options.payload_max_bytes());
         let least = ShmOptions::new(payload_max_bytes).unwrap_or(*options);
