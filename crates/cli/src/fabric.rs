@@ -40,7 +40,7 @@ pub(crate) enum Fabric {
 }
 
 /// Takes the fabric that `TRIBUTARY_MANAGER` names, or starts one for `hosts` hosts. If `transport` is
-/// TCP, its nodes use TCP alone, with each other too.
+/// TCP, its aggregators use TCP alone, with each other too.
 ///
 /// # Errors
 /// If a knob in the environment has a value that is not allowed, or the fabric does not start.

@@ -17,7 +17,7 @@ use crate::tables;
 use crate::texts;
 use crate::usage::UsageError;
 
-/// Prints nodes, jobs and groups, or the groups that wait.
+/// Prints aggregators, jobs and groups, or the groups that wait.
 pub(crate) fn status(flags: &StatusFlags) -> anyhow::Result<ExitCode> {
     if !flags.waiting {
         return print(&flags.fabric, tables_of);
@@ -38,7 +38,7 @@ pub(crate) fn tree(flags: FabricFlags) -> anyhow::Result<ExitCode> {
     print(&flags, trees_of)
 }
 
-/// Has a node's groups moved away.
+/// Has an aggregator's groups moved away.
 pub(crate) fn drain(flags: &DrainFlags) -> anyhow::Result<ExitCode> {
     let request = DrainRequest { node: flags.name.clone() };
     let drained = call(&flags.fabric.at, |manager| manager.drain(&request))?;
@@ -108,7 +108,7 @@ fn call<T>(
     })
 }
 
-/// A node's name, and that it is about to be stopped.
+/// An aggregator's name, and that it is about to be stopped.
 fn name_of(node: &NodeStatus) -> String {
     let remark = if node.is_draining { " (draining)" } else { "" };
     format!("{}{remark}", node.registration.name)
@@ -177,7 +177,7 @@ fn tenants_of(tenants: &[TenantStatus]) -> comfy_table::Table {
     table
 }
 
-/// What nodes do inside the kernel, and why some do nothing there; nothing at all if none was asked to.
+/// What aggregators do inside the kernel, and why some do nothing there; nothing at all if none was asked to.
 fn add_kernel_paths(text: &mut String, status: &Status) {
     let asked = |node: &&NodeStatus| {
         matches!(node.registration.kernel, Some(KernelState::At(_) | KernelState::Unavailable(_)))
@@ -242,7 +242,7 @@ fn waiting_of(status: &Status) -> String {
     text
 }
 
-/// Hosts whose part has not come, then nodes whose part is on its way.
+/// Hosts whose part has not come, then aggregators whose part is on its way.
 fn late(waiting: &WaitingStatus) -> String {
     let nodes = waiting.nodes.iter().map(|node| format!("{node} (sent)"));
     waiting.hosts.iter().cloned().chain(nodes).collect::<Vec<_>>().join(" ")
@@ -284,7 +284,7 @@ fn trees_of(status: &Status) -> String {
     text
 }
 
-/// The bound that no implementation can beat: a node on one link receives what all its children send.
+/// The bound that no implementation can beat: an aggregator on one link receives what all its children send.
 fn bandwidth_bound(group: &GroupStatus) -> Option<String> {
     let busiest = group.nodes.iter().rev().max_by_key(|node| node.children.len())?;
     let children = busiest.children.len();
@@ -297,7 +297,7 @@ fn bandwidth_bound(group: &GroupStatus) -> Option<String> {
     })
 }
 
-/// Writes the nodes below `parent`, indented by depth. A manager's tree has no cycles; a cycle would be
+/// Writes the aggregators below `parent`, indented by depth. A manager's tree has no cycles; a cycle would be
 /// unreachable from `None`.
 fn indent_nodes(
     text: &mut String,
@@ -321,7 +321,7 @@ fn indent_nodes(
     }
 }
 
-/// Writes one node of a group and its children, which are nodes of the group or hosts.
+/// Writes one aggregator of a group and its children, which are aggregators of the group or hosts.
 fn indent_group(text: &mut String, group: &GroupStatus, name: &str, depth: usize) {
     let _ = writeln!(text, "{:indent$}{name}", "", indent = 2 * depth);
     if depth > group.nodes.len() {

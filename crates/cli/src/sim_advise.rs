@@ -1,4 +1,4 @@
-//! `tributary sim advise`: would a tree help a traced program, and where do nodes go?
+//! `tributary sim advise`: would a tree help a traced program, and where do aggregators go?
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use crate::sim_replay::{about_options, joint, read_trace};
 /// A gain within which nobody would notice it.
 const NOTICED: f64 = 1.01;
 
-/// Nodes that are named in the table; more are counted.
+/// Aggregators that are named in the table; more are counted.
 const NAMES_MAX: usize = 4;
 
 /// Advises on the trace that the options name.
@@ -117,7 +117,7 @@ fn names(names: &[String]) -> String {
     }
 }
 
-/// The placement that gains most; of those that gain alike, the one with the fewest nodes.
+/// The placement that gains most; of those that gain alike, the one with the fewest aggregators.
 fn best(advice: &Advice) -> Option<&Placement> {
     let count = |placement: &Placement| placement.nodes.names.len();
     let granted = advice.placements.iter().filter(|placement| !placement.is_refused);

@@ -258,7 +258,7 @@ INLINE int use_multicast(struct place *place, u32 payload_bytes)
 	return multicast->unreceived <= UNRECEIVED_MAX;
 }
 
-/* Whether subscribers are behind several interfaces, and multicast reaches one of them at most: a node at a switch's
+/* Whether subscribers are behind several interfaces, and multicast reaches one of them at most: an aggregator at a switch's
  * ports has a host behind each. */
 INLINE int are_apart(const struct results *results)
 {

@@ -14,7 +14,7 @@
 #define GLOBAL __attribute__((noinline))
 
 /* What becomes of a packet (linux/bpf.h, `enum tcx_action_base`). What is passed goes to the next program at
- * the interface, which may be another node's, and then to the host. */
+ * the interface, which may be another aggregator's, and then to the host. */
 enum verdict { VERDICT_PASS = -1, VERDICT_DROP = 2 };
 
 #ifdef USER_SPACE

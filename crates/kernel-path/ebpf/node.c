@@ -15,7 +15,7 @@ INLINE struct place *place_of(const struct frame *frame)
 	return place && place->is_on ? place : 0;
 }
 
-/* Whether a frame is for this node's end of an edge. Others are on their way to other nodes, of the same group
+/* Whether a frame is for this aggregator's end of an edge. Others are on their way to other aggregators, of the same group
  * perhaps. */
 INLINE int is_for(const struct packet_head *in, const struct edge *edge)
 {

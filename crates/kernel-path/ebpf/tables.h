@@ -1,4 +1,4 @@
-/* What the program and the node's process share. `layout.rs` mirrors it; a test compares them.
+/* What the program and the aggregator's process share. `layout.rs` mirrors it; a test compares them.
  *
  * A group that the program serves has a place, and a run of slots. A slot's word says which sequence
  * it holds, who has it, and which children's contributions are there:
@@ -62,7 +62,7 @@ struct edge {
 
 /* Results that go to all children at once, to a multicast address. The root sends them. */
 struct multicast {
-	/* Its peer is the address; none if that is 0, as below another node. */
+	/* Its peer is the address; none if that is 0, as below another aggregator. */
 	struct edge edge;
 	/* Longest result that goes there. */
 	u32 longest_bytes;
@@ -82,11 +82,11 @@ enum route_state {
 	ROUTE_KNOWN,
 };
 
-/* The node above this one. */
+/* The aggregator above this one. */
 struct parent {
-	/* None if its peer's address is 0: this node is the root. */
+	/* None if its peer's address is 0: this aggregator is the root. */
 	struct edge edge;
-	/* Which of its children this node is. */
+	/* Which of its children this aggregator is. */
 	u32 child;
 	/* The route there, learnt from what came from there: the interface, and target and source in what it sent. */
 	u32 interface;
@@ -112,7 +112,7 @@ struct place {
 	u32 payload_max_bytes;
 	/* The earliest sequence whose result is not here. */
 	u32 floor;
-	/* Whether members may have results before this node has them, because they came by multicast. */
+	/* Whether members may have results before this aggregator has them, because they came by multicast. */
 	u32 may_be_overtaken;
 	struct edge edges[CHILDREN_MAX];
 	struct multicast multicast;
@@ -145,7 +145,7 @@ struct slot {
 	struct segment segment;
 	/* As a lane's mark: the newest attempt that was sent to the parent. */
 	u64 forwarded;
-	/* What all contributions make; below another node, the result once that has come. */
+	/* What all contributions make; below another aggregator, the result once that has come. */
 	u64 result[PAYLOAD_WORDS];
 	struct lane lanes[CHILDREN_MAX];
 };
