@@ -1,4 +1,4 @@
-//! Real daemons as processes, and `kill -9` of a rank and of a node.
+//! Real daemons as processes, and `kill -9` of a rank and of an aggregator.
 
 mod support;
 
@@ -280,7 +280,7 @@ fn names_of_jobs_steer_no_terminal_and_feign_no_line() {
     }
 }
 
-/// A node without descriptors, at which connectors knock: it waits, and says so a few times.
+/// An aggregator without descriptors, at which connectors knock: it waits, and says so a few times.
 #[test]
 fn a_node_that_lacks_descriptors_neither_spins_nor_floods_its_log() {
     let mut daemons = Daemons::start(&[]);

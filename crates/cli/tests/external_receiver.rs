@@ -65,7 +65,7 @@ fn await_tree(listener: &Running, before: Option<(u64, u64)>) -> (u64, u64) {
     })
 }
 
-/// Kills the node at which the only group's results are read.
+/// Kills the aggregator at which the only group's results are read.
 fn kill_root(daemons: &mut Daemons) {
     let status = daemons.status();
     let root = status["groups"][0]["nodes"][0]["name"].as_str().expect("there is one").to_owned();

@@ -1,5 +1,5 @@
 //! Goal: a program does not notice that aggregation nodes die under it, but by a pause. Method: ranks are
-//! threads of this process, which act as hosts; nodes are processes that are killed and started anew while the
+//! threads of this process, which act as hosts; aggregators are processes that are killed and started anew while the
 //! ranks check every result.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
@@ -173,7 +173,7 @@ fn survive(
             });
         })
     };
-    // A set-up that loses a node is refused, as it would be on any other fabric.
+    // A set-up that loses an aggregator is refused, as it would be on any other fabric.
     support::await_that("the ranks are set up", || is_set_up.load(Ordering::Relaxed).then_some(()));
     let mut random = Random(12);
     let begun = Instant::now();
@@ -195,7 +195,7 @@ fn has_come_back(seen: Failovers) -> bool {
     seen.lost >= LOSSES && seen.regained >= LOSSES
 }
 
-/// Kills a node, and starts it again under its name.
+/// Kills an aggregator, and starts it again under its name.
 fn kill_nodes(more: &'static [(&'static str, &'static str)]) {
     let mut names = vec!["a", "b", "c"];
     let mut daemons = Daemons::start(&names);

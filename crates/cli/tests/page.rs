@@ -1,4 +1,4 @@
-//! The manager's page: whom it lets in, and that it tells what nodes do. tests/page looks at it with a browser.
+//! The manager's page: whom it lets in, and that it tells what aggregators do. tests/page looks at it with a browser.
 
 mod support;
 
@@ -90,7 +90,7 @@ fn the_stream_tells_what_nodes_do() {
         serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap()
     };
     assert_eq!(support::list(&next("fabric"), "nodes").len(), 2);
-    // Nodes tell once a second; 50 operations have a contribution of each host at least.
+    // Aggregators tell once a second; 50 operations have a contribution of each host at least.
     support::await_that("the counts of the benchmark arrive", || {
         let counts = next("counts");
         let nodes = counts["nodes"].as_object().unwrap();

@@ -110,7 +110,7 @@ pub(super) fn channels(effort: &Effort, progress: &Progress) -> Result<Figure, F
     Ok(figure)
 }
 
-/// Node-level and socket-level leaders into the tree, beside a host algorithm, on 16 hosts.
+/// One leader a host, and one a socket, into the tree, beside a host algorithm, on 16 hosts.
 pub(super) fn leaders(effort: &Effort, progress: &Progress) -> Result<Figure, FigureError> {
     let mut lines = Vec::new();
     for processes in [1, 4, 28] {

@@ -239,7 +239,7 @@ pub(crate) fn is_alive(pid: u32) -> bool {
 pub(crate) struct Daemon {
     running: Running,
     pub(crate) address: String,
-    /// A node's name; empty for a manager.
+    /// An aggregator's name; empty for a manager.
     pub(crate) name: String,
 }
 
@@ -334,12 +334,12 @@ impl Daemons {
         self.manager = Self::start_manager(&self.manager.address, &self.token());
     }
 
-    /// Where a node hands out shared memory.
+    /// Where an aggregator hands out shared memory.
     pub(crate) fn socket(&self, name: &str) -> PathBuf {
         self.folder.path().join(format!("{name}.sock"))
     }
 
-    /// Starts one more node, which may open so many descriptors.
+    /// Starts one more aggregator, which may open so many descriptors.
     pub(crate) fn add_with_descriptors(&mut self, name: &str, most: u32) {
         let script = format!("ulimit -n {most}; exec \"$0\" \"$@\"");
         let mut command = Command::new("sh");
@@ -350,7 +350,7 @@ impl Daemons {
         self.nodes.push(Daemon { name: name.to_owned(), ..started });
     }
 
-    /// Starts one more node.
+    /// Starts one more aggregator.
     pub(crate) fn add(&mut self, name: &str) {
         let manager = self.manager.address.clone();
         let shm = self.folder.path().join(format!("{name}.sock"));
