@@ -102,10 +102,12 @@ class WordsTest(unittest.TestCase):
         self.assert_code_fails("\npub(crate) fn whoever_is_late_waits() {}\n", 2, "has no head")
         self.assertEqual(self.check_code("fn a_rank_that_asks_is_told_who_is_late() {}\nfn whole() {}\n")[0], 0)
 
-    def test_phrases_that_take_a_node_for_a_host_fail_in_comments(self):
+    def test_nodes_fail_in_comments(self):
         for text in ("// An inter-node link.\n", "// The ranks of a\n// node.\n", "// Eight per compute node.\n"):
             self.assert_code_fails(text, 1, "a machine with ranks is a host")
-        self.assertEqual(self.check_code("// The node reduces, and one node's children wait.\n")[0], 0)
+        self.assert_code_fails("// The node reduces.\n", 1, "`node`")
+        self.assertEqual(self.check_code("// An aggregation node reduces, as `Node` does.\n")[0], 0)
+        self.assertEqual(self.check_code("// The node above.\n", "crates/topology/src/tree.rs")[0], 0)
 
     def test_code_beside_comments_is_not_checked(self):
         text = "let ledger = \"whoever polls in vain\"; // in vain\n// Says `in vain`.\nfn ledger() {}\n"

@@ -10,9 +10,8 @@ It reports
   a name of the format that it describes may say in its first lines: "*Node* on this page means an aggregation node."
 - names of files in docs/ that hold a dead word, those of decisions included.
 
-In code it reports functions whose names begin with "who", and in comments dead words, headless clauses, and phrases in
-which a node can only be a host ("per compute node", "inter-node"). The daemon's type is called `Node`, so the word alone
-is no fault there.
+In code it reports functions whose names begin with "who", and in comments dead words, headless clauses, and
+`node` where it is no name in backquotes. A tree in `topology` has nodes, so the word is none of its faults.
 
 Other code is not checked, and neither is the text of decisions: they keep the words of their time.
 """
@@ -43,14 +42,11 @@ HEADLESS = (re.compile(BEGIN + r"(?:Who|Whom|Whose)\b(?P<rest>[^.!?|]*[.!?|]?)")
 LIST_MARK = re.compile(r"^(?:[-*>]|\d+\.)\s+")
 NODE = re.compile(r"(?<!aggregation )(?<!aggregation-)\bnodes?\b", re.IGNORECASE)
 DECLARED = re.compile(r"\*[Nn]odes?\* (?:on|in) (?:this page|these tables) means? (?:an aggregation node|the host)")
-# Phrases in which a node is a host.
-HOST_NODE = re.compile(r"\b(?:(?:inter|intra)-?node|node-level|compute nodes?|(?:ranks|processes) of (?:a|the|one|each) node"
-                       r"|(?:in|inside) (?:a|one|each) node's (?:shared )?memory)\b", re.IGNORECASE)
 # The part of a link that is no text: its target.
 TARGET = re.compile(r"\]\([^)]*\)|\]\[[^\]]*\]|<[^>]*>")
 WAIVED = ("docs/SUMMARY.md", "docs/architecture.md")
-# Phrases of comments that are terms of the field there: published designs have names.
-COMMENT_TERMS = {"crates/figures": (HOST_NODE,)}
+# Words of comments that are terms there: a tree has nodes.
+COMMENT_TERMS = {"crates/topology": (NODE,)}
 # A function whose name begins with a clause that has no head.
 HEADLESS_NAME = re.compile(r"^\s*(?:pub(?:\([^)]*\))? )?fn (?P<name>(?:who|whom|whose|whoever)(?:_\w*)?\b)", re.MULTILINE)
 COMMENT_LINE = re.compile(r"^\s*(?://[/!]?|/\*+|\*(?!/)) ?(?P<text>.*?)(?:\s*\*/)?\s*$")
@@ -127,9 +123,9 @@ def comment_faults(name, text):
             yield number, reason
         for reason in headless_clauses(paragraph):
             yield number, reason
-        match = HOST_NODE.search(paragraph)
-        if match and HOST_NODE not in COMMENT_TERMS.get(crate, ()):
-            yield number, f"`{match[0]}`: a node is an aggregation node here, a machine with ranks is a host"
+        match = NODE.search(paragraph)
+        if match and NODE not in COMMENT_TERMS.get(crate, ()):
+            yield number, f"`{match[0]}`: a daemon is an aggregator or aggregation node, a machine with ranks is a host"
 
 
 def code_files(root):
