@@ -60,10 +60,11 @@ test-mpi: build mpi-venvs mpi-further mpi-debian mpi-planted mpi-check-preload m
 	$(PYTHON) tests/mpi/times.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/examples.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --regressions
-	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --programs 50 --batch 4
+	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --kind right --kind wrong --programs 50 --batch 4
+	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --path node4 --kind threads --programs 4 --batch 2
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --path kills --kind right --programs 12 --batch 12
 
-test-mpi-fuzz: build mpi-venvs ## Run 2,000 random right MPI programs and 2,000 wrong ones over every path, under both MPIs
+test-mpi-fuzz: build mpi-venvs ## Run 2,000 random right MPI programs, 2,000 with threads and 2,000 wrong ones over every path, under both MPIs
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM)
 
 test-applications: build mpi-applications ## Run Quantum ESPRESSO, HPC Challenge and a PETSc solver, with and without the library

@@ -2,16 +2,19 @@
  * Random MPI programs, each drawn from a seed, the same at all ranks.
  *
  * A right program makes communicators, and calls collectives on them: blocking, nonblocking and persistent, in place or not,
- * of any type and operator, completed in an order that differs from rank to rank. Between them are calls that the library
+ * of any type and operator, some of its own, completed in an order that differs from rank to rank. Between them are calls that the library
  * leaves to the MPI, collectives of an intercommunicator, and communicators that are made and freed while operations of
  * others are outstanding. Every result is compared with an oracle.
+ *
+ * A threaded program is as many right ones as it has threads, each on communicators of its own, at the same time.
  *
  * A wrong program does the same on one communicator, until one rank calls something else than the others. Every rank must
  * then get an error that says so: none may wait for ever, and none may go on.
  *
- * MPI_FUZZ_RIGHT and MPI_FUZZ_WRONG say how many programs of each kind are run, MPI_FUZZ_FIRST with which number they
+ * MPI_FUZZ_RIGHT, MPI_FUZZ_THREADS and MPI_FUZZ_WRONG say how many programs of each kind are run, MPI_FUZZ_FIRST with which number they
  * begin; a program is drawn from --seed and its number.
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +23,7 @@
 #include "init.h"
 #include "values.h"
 
-enum { COMMS = 5, PENDING_MAX = 6, STEPS_MAX = 40, WATCHDOG_STEPS = 8 };
+enum { COMMS = 5, PENDING_MAX = 6, STEPS_MAX = 40, WATCHDOG_STEPS = 8, THREADS = 3 };
 
 typedef enum {
     ALLREDUCE,
@@ -73,10 +76,10 @@ typedef struct {
     unsigned char *receive;
 } pending;
 
-/* ---- Random numbers: one stream that all ranks share, and one of each rank. ---- */
+/* ---- Random numbers, in each thread: one stream that all ranks share, and one of each rank. ---- */
 
-static uint64_t shared_state;
-static uint64_t own_state;
+static _Thread_local uint64_t shared_state;
+static _Thread_local uint64_t own_state;
 
 static uint64_t next(uint64_t *state) {
     *state = check_hash(*state, 0x5eed, 1);
@@ -85,6 +88,94 @@ static uint64_t next(uint64_t *state) {
 
 static size_t below(uint64_t *state, size_t limit) {
     return (size_t)(next(state) % limit);
+}
+
+/* ---- Operators of the program: on words of 64 bits, one or several to an element ---- */
+
+enum { OWN_TYPES = 2, OWN_OPERATORS = 2, WORD_BYTES = 8, OWN_WORDS = 3 };
+
+static value_type own_types[OWN_TYPES];
+static value_operator own_operators[OWN_OPERATORS];
+
+typedef uint64_t combine_words(uint64_t lower, uint64_t higher);
+
+/* Commutes: (1 + x)(1 + y) - 1. */
+static uint64_t multiply_successors(uint64_t lower, uint64_t higher) {
+    return lower + higher + lower * higher;
+}
+
+/* Does not: a word is a function of x, ax + b, with a in its upper half; the lower rank's is applied first. */
+static uint64_t compose(uint64_t lower, uint64_t higher) {
+    uint32_t factor = (uint32_t)(higher >> 32);
+    uint32_t scaled = factor * (uint32_t)(lower >> 32);
+    uint32_t moved = factor * (uint32_t)lower + (uint32_t)higher;
+    return (uint64_t)scaled << 32 | moved;
+}
+
+static combine_words *const own_combine[OWN_OPERATORS] = {multiply_successors, compose};
+
+static void combine_vectors(combine_words *combine, const void *lower, void *higher, int count,
+                            MPI_Datatype type) {
+    int bytes = 0;
+    PMPI_Type_size(type, &bytes);
+    const uint64_t *in = lower;
+    uint64_t *in_out = higher;
+    for (size_t at = 0; at < (size_t)count * (size_t)bytes / WORD_BYTES; at++) {
+        in_out[at] = combine(in[at], in_out[at]);
+    }
+}
+
+static void apply_commutative(void *in, void *in_out, int *count, MPI_Datatype *type) {
+    combine_vectors(multiply_successors, in, in_out, *count, *type);
+}
+
+static void apply_ordered(void *in, void *in_out, int *count, MPI_Datatype *type) {
+    combine_vectors(compose, in, in_out, *count, *type);
+}
+
+static void make_own(void) {
+    own_types[0] = (value_type){.name = "word", .handle = MPI_UINT64_T, .extent = WORD_BYTES};
+    own_types[1] = (value_type){.name = "words", .extent = (size_t)OWN_WORDS * WORD_BYTES};
+    MPI_Type_contiguous(OWN_WORDS, MPI_UINT64_T, &own_types[1].handle);
+    MPI_Type_commit(&own_types[1].handle);
+    own_operators[0].name = "own commutative";
+    own_operators[1].name = "own ordered";
+    MPI_Op_create(apply_commutative, 1, &own_operators[0].handle);
+    MPI_Op_create(apply_ordered, 0, &own_operators[1].handle);
+}
+
+static void free_own(void) {
+    for (int at = 0; at < OWN_OPERATORS; at++) {
+        MPI_Op_free(&own_operators[at].handle);
+    }
+    MPI_Type_free(&own_types[1].handle);
+}
+
+static bool is_own(const value_operator *op) {
+    return op >= own_operators && op < own_operators + OWN_OPERATORS;
+}
+
+static void fill_own(uint64_t salt, int rank, void *buffer, size_t bytes) {
+    uint64_t *words = buffer;
+    for (size_t at = 0; at < bytes / WORD_BYTES; at++) {
+        words[at] = check_hash(salt, (uint64_t)rank, at);
+    }
+}
+
+/* Compares words, the first of which is number `first` of the vector, with the combination of ranks up to `ranks`. */
+static void check_own(const value_operator *op, uint64_t salt, int ranks, const void *buffer,
+                      size_t first, size_t words) {
+    combine_words *combine = own_combine[op - own_operators];
+    const uint64_t *got = buffer;
+    size_t wrong = 0;
+    for (size_t at = 0; at < words; at++) {
+        uint64_t expected = check_hash(salt, 0, first + at);
+        for (int rank = 1; rank < ranks; rank++) {
+            expected = combine(expected, check_hash(salt, (uint64_t)rank, first + at));
+        }
+        wrong += got[at] != expected;
+    }
+    check_equal(0, (long long)wrong, "words that an own operator combined wrongly");
 }
 
 /* ---- Calls ---- */
@@ -127,6 +218,12 @@ static call draw(uint64_t *state, const group *groups, int comm, collective limi
         fits = is_reduction(made.what) || (made.type->location.bytes == 0 &&
                                            strstr(made.type->name, "LONG_DOUBLE") == NULL);
     } while (!fits || !value_type_exists(made.type) || (made.type->operators & made.op->set) == 0);
+    /* Not drawn from the stream: the programs of earlier seeds stay what they were, but for their operators. */
+    uint64_t own = check_hash(made.salt, OWN_OPERATORS, 0);
+    if (is_reduction(made.what) && own % 4 == 0) {
+        made.op = &own_operators[own / 4 % OWN_OPERATORS];
+        made.type = &own_types[own / 8 % OWN_TYPES];
+    }
     return made;
 }
 
@@ -149,7 +246,11 @@ static void fill(pending *it) {
     memset(it->send, CHECK_FILL, sent * extent * stride);
     memset(it->receive, CHECK_FILL, received * extent * stride);
     if (is_reduction(made->what)) {
-        values_fill(made->type, made->op, made->salt, it->members.rank, it->send, sent);
+        if (is_own(made->op)) {
+            fill_own(made->salt, it->members.rank, it->send, sent * extent);
+        } else {
+            values_fill(made->type, made->op, made->salt, it->members.rank, it->send, sent);
+        }
         if (made->in_place) {
             memcpy(it->receive, it->send, sent * extent);
         }
@@ -231,6 +332,18 @@ static int make(pending *it) {
     }
 }
 
+/* Checks the elements from `first` on of the reduction over ranks 0 up to `ranks`. */
+static void check_reduced(const pending *it, int ranks, size_t first) {
+    const call *made = &it->made;
+    if (is_own(made->op)) {
+        size_t words = made->type->extent / WORD_BYTES;
+        check_own(made->op, made->salt, ranks, it->receive, first * words, made->count * words);
+    } else {
+        values_check_block(made->type, made->op, made->salt, ranks, it->receive, first,
+                           made->count);
+    }
+}
+
 static void compare(const pending *it) {
     const call *made = &it->made;
     size_t extent = made->type->extent;
@@ -238,24 +351,23 @@ static void compare(const pending *it) {
     int size = it->members.size;
     switch (made->what) {
     case ALLREDUCE:
-        values_check(made->type, made->op, made->salt, size, it->receive, made->count);
+        check_reduced(it, size, 0);
         return;
     case REDUCE:
         if (made->root == rank) {
-            values_check(made->type, made->op, made->salt, size, it->receive, made->count);
+            check_reduced(it, size, 0);
         }
         return;
     case SCAN:
-        values_check(made->type, made->op, made->salt, rank + 1, it->receive, made->count);
+        check_reduced(it, rank + 1, 0);
         return;
     case EXSCAN:
         if (rank > 0) {
-            values_check(made->type, made->op, made->salt, rank, it->receive, made->count);
+            check_reduced(it, rank, 0);
         }
         return;
     case REDUCE_SCATTER_BLOCK:
-        values_check_block(made->type, made->op, made->salt, size, it->receive,
-                           made->count * (size_t)rank, made->count);
+        check_reduced(it, size, made->count * (size_t)rank);
         return;
     case BCAST: {
         size_t stride = made->strided ? 2 : 1;
@@ -353,15 +465,15 @@ static void start(pending *it) {
     MPI_Start(&it->request);
 }
 
-static int make_groups(group *groups) {
+static int make_groups(MPI_Comm base, group *groups) {
     static const int colours[COMMS] = {1, 2, 1, 3, 1000};
     for (int at = 0; at < COMMS; at++) {
         int key = below(&shared_state, 2) == 0 ? world.rank : -world.rank;
         int colour = at == 3 ? (world.rank < world.ranks / 2) : world.rank % colours[at];
         if (at == 0) {
-            MPI_Comm_dup(MPI_COMM_WORLD, &groups[at].handle);
+            MPI_Comm_dup(base, &groups[at].handle);
         } else {
-            MPI_Comm_split(MPI_COMM_WORLD, colour, key, &groups[at].handle);
+            MPI_Comm_split(base, colour, key, &groups[at].handle);
         }
         MPI_Comm_rank(groups[at].handle, &groups[at].rank);
         MPI_Comm_size(groups[at].handle, &groups[at].size);
@@ -376,11 +488,11 @@ typedef struct {
     int half;
 } halves;
 
-static halves make_halves(void) {
+static halves make_halves(MPI_Comm base) {
     halves made = {.half = world.rank < world.ranks / 2 ? 0 : 1};
     int leader = made.half == 0 ? world.ranks / 2 : 0;
-    MPI_Comm_split(MPI_COMM_WORLD, made.half, world.rank, &made.own);
-    MPI_Intercomm_create(made.own, 0, MPI_COMM_WORLD, leader, 9, &made.between);
+    MPI_Comm_split(base, made.half, world.rank, &made.own);
+    MPI_Intercomm_create(made.own, 0, base, leader, 9, &made.between);
     return made;
 }
 
@@ -428,15 +540,16 @@ static void use_short_lived(const group *parent, uint64_t salt) {
     MPI_Comm_free(&made);
 }
 
-static void run_right(int program) {
+/* Makes its communicators of `base`, which has all ranks in the order of the world's. */
+static void run_right(int program, MPI_Comm base) {
     group groups[COMMS];
     pending started[PENDING_MAX];
     int count = 0;
     check_case("right program %d: communicators", program);
-    int comms = make_groups(groups);
+    int comms = make_groups(base, groups);
     halves between = {.half = 0};
     if (world.ranks > 1) {
-        between = make_halves();
+        between = make_halves(base);
     }
     int steps = 5 + (int)below(&shared_state, STEPS_MAX);
     for (int step = 0; step < steps; step++) {
@@ -484,6 +597,48 @@ static void run_right(int program) {
     }
     for (int at = comms - 1; at >= 0; at--) {
         MPI_Comm_free(&groups[at].handle);
+    }
+}
+
+/* ---- Threaded programs ---- */
+
+/* One thread's part of a program. */
+typedef struct {
+    int program;
+    int number;
+    MPI_Comm base;
+} thread_part;
+
+static void *run_part(void *argument) {
+    const thread_part *part = argument;
+    uint64_t number = (uint64_t)part->number;
+    shared_state = check_hash(world.seed, (uint64_t)part->program, (1u << 22) + number);
+    own_state = check_hash(shared_state, (uint64_t)world.rank, 1);
+    run_right(part->program, part->base);
+    return NULL;
+}
+
+static void run_threads(int program) {
+    pthread_t threads[THREADS];
+    thread_part parts[THREADS];
+    check_case("threaded program %d: communicators", program);
+    for (int at = 0; at < THREADS; at++) {
+        parts[at] = (thread_part){.program = program, .number = at};
+        MPI_Comm_dup(MPI_COMM_WORLD, &parts[at].base);
+    }
+    for (int at = 1; at < THREADS; at++) {
+        if (!check_equal(0, pthread_create(&threads[at], NULL, run_part, &parts[at]),
+                         "pthread_create")) {
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        }
+    }
+    run_part(&parts[0]);
+    check_case("threaded program %d: waiting for the other threads", program);
+    for (int at = 1; at < THREADS; at++) {
+        pthread_join(threads[at], NULL);
+    }
+    for (int at = 0; at < THREADS; at++) {
+        MPI_Comm_free(&parts[at].base);
     }
 }
 
@@ -611,19 +766,25 @@ static int number_of(const char *name) {
 }
 
 int main(int argc, char **argv) {
-    check_start(argc, argv, "fuzz", MPI_THREAD_SINGLE);
     int right = number_of("MPI_FUZZ_RIGHT");
+    int threaded = number_of("MPI_FUZZ_THREADS");
     int wrong = number_of("MPI_FUZZ_WRONG");
     int first = number_of("MPI_FUZZ_FIRST");
+    check_start(argc, argv, "fuzz", threaded > 0 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
+    make_own();
     for (int program = first; program < first + right; program++) {
         shared_state = check_hash(world.seed, (uint64_t)program, 0);
         own_state = check_hash(world.seed, (uint64_t)program, (uint64_t)world.rank + 1);
-        run_right(program);
+        run_right(program, MPI_COMM_WORLD);
+    }
+    for (int program = first; program < first + threaded; program++) {
+        run_threads(program);
     }
     for (int program = first; world.ranks > 1 && program < first + wrong; program++) {
         shared_state = check_hash(world.seed, (uint64_t)program, 1u << 20);
         own_state = check_hash(world.seed, (uint64_t)program, (1u << 21) + (uint64_t)world.rank);
         run_wrong(program);
     }
+    free_own();
     return check_finish();
 }
