@@ -64,12 +64,13 @@ fn cut<const CUTS: usize>(values: &[f64], bound: i32, sums: &mut BlockSums) -> b
                 pieces[at][lane] += piece;
                 rest -= piece;
             }
-            left[lane] |= rest.to_bits() << 1;
+            left[lane] |= rest.to_bits();
         }
     }
     sums.sums[..CUTS].copy_from_slice(&pieces);
     sums.cuts = CUTS;
-    left.iter().all(|&left| left == 0)
+    // A zero that is left may have either sign.
+    left.iter().all(|&left| left << 1 == 0)
 }
 
 /// One and a half times a power of two: adding values of either sign leaves its exponent. Below the normal numbers the unit
@@ -79,16 +80,18 @@ fn cutter(bound: i32) -> f64 {
     f64::from_bits(field << FRACTION_BITS | 1 << (FRACTION_BITS - 1))
 }
 
+/// The bits of the largest magnitude. NaNs are passed over: a cut leaves something of them.
 #[inline(always)]
 fn largest_magnitude(values: &[f64]) -> u64 {
-    let mut largest = [0_i64; LANES];
+    let larger = |left: f64, right: f64| if left > right { left } else { right };
+    let mut largest = [0.0; LANES];
     for values in values.chunks_exact(LANES) {
         for (largest, value) in largest.iter_mut().zip(values) {
-            // Signed, since SSE and AVX2 compare signed integers only.
-            *largest = (value.to_bits() & !(1 << 63)).cast_signed().max(*largest);
+            // The order of the two makes it one instruction, which gives its second operand if the first is a NaN.
+            *largest = larger(value.abs(), *largest);
         }
     }
-    largest.into_iter().max().unwrap_or(0).cast_unsigned()
+    largest.into_iter().fold(0.0, larger).to_bits()
 }
 
 /// Bounds of factors and products between which [`split_product`] is exact: nothing overflows, and the product's lowest bit is
