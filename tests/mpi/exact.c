@@ -111,7 +111,7 @@ int main(int argc, char **argv) {
         append(results[at]);
     }
     sum = sum_of_halves(left + first, own);
-    check(tributary_exact_allreduce(sum, TRIBUTARY_EXACT_DOUBLES, MPI_COMM_WORLD) == MPI_SUCCESS, "allreduce");
+    check(tributary_exact_allreduce(sum, MPI_COMM_WORLD) == MPI_SUCCESS, "allreduce");
     append(tributary_exact_value(sum));
     tributary_exact_free(sum);
     refuse(left);

@@ -40,6 +40,8 @@ tributary_exact *tributary_exact_new(int format);
 /* Frees a sum; does nothing with NULL. */
 void tributary_exact_free(tributary_exact *sum);
 void tributary_exact_clear(tributary_exact *sum);
+/* The format that the sum was made with. */
+int tributary_exact_format(const tributary_exact *sum);
 
 int tributary_exact_add_floats(tributary_exact *sum, const float *values, size_t count);
 int tributary_exact_add_doubles(tributary_exact *sum, const double *values, size_t count);
@@ -122,13 +124,13 @@ static inline int tributary_exact_dot_float(const float *left, const float *righ
     return error;
 }
 
-/* Adds up the sums that the ranks have, and gives the result to all. `format` is that of the sum. */
-static inline int tributary_exact_allreduce(tributary_exact *sum, int format, MPI_Comm comm) {
+/* Adds up the sums that the ranks have, and gives the result to all. The sums have one format. */
+static inline int tributary_exact_allreduce(tributary_exact *sum, MPI_Comm comm) {
     int64_t integers[136];
     int error;
-    size_t count = tributary_exact_integers(format);
-    if (count == 0 || count > sizeof integers / sizeof *integers) {
-        return MPI_ERR_TYPE;
+    size_t count = tributary_exact_integers(tributary_exact_format(sum));
+    if (count > sizeof integers / sizeof *integers) {
+        return MPI_ERR_INTERN;
     }
     tributary_exact_write_integers(sum, integers);
     error = MPI_Allreduce(MPI_IN_PLACE, integers, (int)count, MPI_INT64_T, MPI_SUM, comm);

@@ -165,6 +165,12 @@ unsafe extern "C" fn tributary_exact_decode(
     sum.replace(bytes).map_or(Status::Encoding, |()| Status::Ok)
 }
 
+/// The sum's format.
+#[unsafe(no_mangle)]
+extern "C" fn tributary_exact_format(sum: &AnySum) -> i32 {
+    i32::from(sum.format())
+}
+
 /// How many integers a sum of this format has; none if there is no such format.
 #[unsafe(no_mangle)]
 extern "C" fn tributary_exact_integers(format: i32) -> usize {

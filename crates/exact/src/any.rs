@@ -81,6 +81,22 @@ impl AnySum {
         Ok(sum)
     }
 
+    /// The number of the format in an encoding.
+    #[must_use]
+    pub fn format(&self) -> u8 {
+        match self {
+            Self::Floats(_) => f32::CODE,
+            Self::Doubles(_) => f64::CODE,
+            Self::FloatProducts(_) => Products::<f32>::CODE,
+            Self::DoubleProducts(_) => Products::<f64>::CODE,
+        }
+    }
+
+    /// Makes the sum that of nothing.
+    pub fn clear(&mut self) {
+        with_accumulator!(self, sum => *sum = Accumulator::default());
+    }
+
     /// Adds all values of an array.
     pub fn add_floats(&mut self, values: &[f32]) -> Result<(), AddError> {
         let Self::Floats(sum) = self else { return Err(AddError::Format) };
