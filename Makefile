@@ -27,11 +27,6 @@ demo: build ## Run an MPI program with plain MPI and through the tree, side by s
 test: ## Run every test: style, Rust tests, MPI tests under both MPIs, Python tests, what is installed, lab tests
 	+@$(PYTHON) tools/parts.py test-style test-rust test-mpi test-python test-install test-lab
 
-# Crates whose files must not need each other in a circle. tools/structure.py reports those of others.
-FREE_OF_CIRCLES := af-xdp,algorithms,capi,charts,cli,client,daemon,ebpf,exact,exact-c,figures,inter-host,kernel-path,lab,manager,mpi,protocol,protocol-testing,python,reduce,rendezvous,replay,replicated,report,settings,shm-collectives,swarm,topology,transport,tuning,waits,wire,workload
-# Crates that may have more lines than tools/structure.py allows, for now.
-LONG_CRATES :=
-
 test-style: kernel-tools ## Check format, lints (warnings denied), links of the documentation, structure of the crates
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings

@@ -179,7 +179,7 @@ impl Operation {
         }
         let stream = Some(StreamShape::new(spec.operator, spec.datatype, spec.elements)?);
         let operation = Self::new(number, spec, terms.chunk_bytes)?;
-        // Nodes know from its request how each chunk is numbered.
+        // Aggregators know from its request how each chunk is numbered.
         Ok(Self { stream, ready_bytes, tag: 0, ..operation })
     }
 
