@@ -127,3 +127,34 @@ fn a_stopped_fabric_leaves_no_thread_descriptor_or_file() {
         });
     });
 }
+
+/// Every ask for a group beyond the limit is answered with the reason, at once, and the groups that are there work on.
+#[test]
+fn a_group_for_which_descriptors_are_missing_is_refused_with_the_reason() {
+    alone(
+        "resources::a_group_for_which_descriptors_are_missing_is_refused_with_the_reason",
+        || {
+            let fabric = fabric(2, 0);
+            let job = Job::admit(&fabric);
+            let mut first = members(&job.group(&hosts(2), 4, 4096), Way::Shm);
+            let limit = 256 + descriptors_at_rest();
+            let limits = rustix::process::Rlimit {
+                current: Some(limit as u64),
+                maximum: Some(limit as u64),
+            };
+            rustix::process::setrlimit(rustix::process::Resource::Nofile, limits).unwrap();
+            // What others have opened: room for one more group, but not for the reserve.
+            let ballast: Vec<_> = (0..190).map(|_| fs::File::open("/dev/null").unwrap()).collect();
+            for _ in 0..5 {
+                let answer = job.request(&hosts(2), 4, 4096);
+                assert_ne!(answer.status, 200);
+                assert!(answer.body.contains("descriptors are in use"), "{}", answer.body);
+            }
+            sum_once(&mut first, 1.0);
+            drop(ballast);
+            let mut second = members(&job.group(&hosts(2), 4, 4096), Way::Shm);
+            sum_once(&mut second, 2.0);
+            sum_once(&mut first, 3.0);
+        },
+    );
+}

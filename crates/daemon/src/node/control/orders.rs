@@ -7,6 +7,7 @@ use tokio::time::timeout;
 use tributary_wire::control::{GroupInstall, NodeEvent, NodeOrder, NodeRegistration};
 
 use super::error::SessionError;
+use crate::limits::check_descriptors;
 use crate::liveness::MANAGER_SILENCE_MAX;
 use crate::node::commands::{Command, Orders};
 use crate::node::installed_groups::InstalledGroups;
@@ -49,19 +50,30 @@ impl Forwarder<'_> {
     /// Connects to the group's parent, then forwards the install. Orders are handled one at a time:
     /// a removal must not overtake the install it follows.
     async fn forward_install(&self, install: GroupInstall) -> Result<(), SessionError> {
-        let (group, epoch) = (install.group, install.epoch);
+        // Before the members are told to connect: links that can't be accepted would keep them waiting.
+        let links = install.children.len() + usize::from(install.parent.is_some());
+        if let Err(error) = check_descriptors(links) {
+            self.refuse(&install, error).await;
+            return Ok(());
+        }
         let link = match self.connect_upward(&install).await? {
             Ok(link) => link,
             Err(error) => {
-                tracing::warn!("group {group} epoch {epoch} refused: {error}");
-                let refused = NodeEvent::Refused { group, epoch, reason: error.to_string() };
-                // The receiver lives as long as this session.
-                let _ = self.refusals.send(refused).await;
+                self.refuse(&install, error).await;
                 return Ok(());
             }
         };
         self.installed_groups.on_install(&install);
         Ok(self.orders.give(Command::Install(Box::new(install), link)).await?)
+    }
+
+    /// Tells the manager that a group isn't installed, and why.
+    async fn refuse(&self, install: &GroupInstall, reason: impl std::fmt::Display) {
+        let (group, epoch) = (install.group, install.epoch);
+        tracing::warn!("group {group} epoch {epoch} refused: {reason}");
+        let refused = NodeEvent::Refused { group, epoch, reason: reason.to_string() };
+        // The receiver lives as long as this session.
+        let _ = self.refusals.send(refused).await;
     }
 
     async fn connect_upward(
