@@ -62,11 +62,12 @@ test-mpi: build exact mpi-venvs mpi-further mpi-debian mpi-planted mpi-check-pre
 	$(PYTHON) tests/mpi/exact.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --regressions
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --kind right --kind wrong --programs 50 --batch 4
-	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --path node4 --kind threads --programs 4 --batch 2
+	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --path host4 --kind threads --programs 4 --batch 2
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --path kills --kind right --programs 12 --batch 12
 
-test-mpi-fuzz: build mpi-venvs ## Run 2,000 random right MPI programs, 2,000 with threads and 2,000 wrong ones over every path, under both MPIs
+test-mpi-fuzz: build mpi-venvs lab-tools ## Run 2,000 random right MPI programs, 2,000 with threads and 2,000 wrong ones over every path, under both MPIs
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM)
+	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --path lossy-tree4 --path lossy-direct2 --programs 200
 
 test-applications: build mpi-applications ## Run Quantum ESPRESSO, HPC Challenge and a PETSc solver, with and without the library
 	$(PYTHON) tests/mpi/applications.py --tributary $(PROGRAM)

@@ -23,6 +23,7 @@ from run import mpi_launch
 
 sys.path.insert(0, str(programs.ROOT / "tests/lab"))
 from fabrics import Fabric  # noqa: E402, its folder is on the path only now
+from lab import Lab  # noqa: E402
 
 DIRECT = {"TRIBUTARY_BETWEEN_HOSTS": "direct", "TRIBUTARY_HOST_ADDRESS": "127.0.0.1"}
 # The programs make communicators without end: each is to be the library's from its first call on.
@@ -31,6 +32,9 @@ ALWAYS = {"TRIBUTARY_COMMUNICATORS_EAGER": "60000"}
 KILL_AFTER_S = (0.3, 2.0)
 # Nodes of a fabric in which they are killed.
 NODES = 4
+# Percentage of packets that every link of a lab loses, and how soon TCP sends them again, in milliseconds.
+LOSS = 1
+TCP_RTO_MIN_MS = 5
 KINDS = ("right", "threads", "wrong")
 
 
@@ -46,12 +50,14 @@ class Path:
     counts: str
     # Whether an aggregation node is killed while right programs run.
     kills: bool = False
+    # Whether its hosts are those of a lab whose links lose packets; as root.
+    loses: bool = False
 
 
 PATHS = (
-    Path("node2", 2, 1, {}, "in_host"),
-    Path("node4", 4, 1, {}, "in_host"),
-    Path("node4-spin", 4, 1, {"TRIBUTARY_WAIT": "spin"}, "in_host"),
+    Path("host2", 2, 1, {}, "in_host"),
+    Path("host4", 4, 1, {}, "in_host"),
+    Path("host4-spin", 4, 1, {"TRIBUTARY_WAIT": "spin"}, "in_host"),
     Path("tree2", 4, 2, {"TRIBUTARY_BETWEEN_HOSTS": "tree"}, "in_tree"),
     Path("tree4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "tree"}, "in_tree"),
     Path("tree3-uneven", 5, 3, {"TRIBUTARY_BETWEEN_HOSTS": "tree"}, "in_tree"),
@@ -63,6 +69,8 @@ PATHS = (
     Path("datagrams", 4, 2, {"TRIBUTARY_TRANSPORT": "tcp", "TRIBUTARY_CHANNEL": "udp"}, "in_tree"),
     Path("leaders", 6, 2, {"TRIBUTARY_LEADERS": "2"}, "in_tree"),
     Path("kills", 4, 2, {"TRIBUTARY_HOST_ADDRESS": "127.0.0.1", "TRIBUTARY_FAILOVER": "on"}, "", kills=True),
+    Path("lossy-tree4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "tree"}, "in_tree", loses=True),
+    Path("lossy-direct2", 4, 2, {"TRIBUTARY_BETWEEN_HOSTS": "direct"}, "direct", loses=True),
 )
 
 
@@ -137,7 +145,8 @@ def parse_arguments():
     parser.add_argument("--batch", type=int, default=40, help="programs of one launch (default %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="number of the first program")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--path", choices=[path.name for path in PATHS], action="append", help="default: all in turn")
+    parser.add_argument("--path", choices=[path.name for path in PATHS], action="append",
+                        help="default: all in turn but those of a lab")
     parser.add_argument("--kind", choices=KINDS, action="append", help="default: all")
     parser.add_argument("--regressions", action="store_true",
                         help="run the programs that once went wrong, each by itself, and no others")
@@ -151,9 +160,9 @@ def batches(options):
         by_name = {path.name: path for path in PATHS}
         yield from ((by_name[name], kind, first, 1) for name, kind, first in REGRESSIONS)
         return
+    named = options.path or [path.name for path in PATHS if not path.loses]
     for kind in options.kind or KINDS:
-        paths = [path for path in PATHS if path.name in (options.path or (path.name,))
-                 and not (path.kills and kind == "wrong")]
+        paths = [path for path in PATHS if path.name in named and not (path.kills and kind == "wrong")]
         first, end = options.first, options.first + options.programs
         turn = 0
         while first < end and paths:
@@ -166,12 +175,17 @@ def batches(options):
 def run_batch(options, place, path, kind, first, count, report):
     """Runs one batch. Returns the report's counts and how many nodes were killed; raises Failure."""
     settings = ALWAYS | path.settings | {f"MPI_FUZZ_{kind.upper()}": str(count), "MPI_FUZZ_FIRST": str(first)}
-    command = [options.tributary, "run", "--hosts", str(path.hosts), "--report", report, "--",
-               place["mpirun"], "-n", str(path.ranks), place["folder"] / "fuzz",
-               *programs.arguments_of(argparse.Namespace(sample=None, seed=options.seed, timeout=options.timeout), ())]
+    job = ["--report", report, "--", place["mpirun"], "-n", str(path.ranks), place["folder"] / "fuzz",
+           *programs.arguments_of(argparse.Namespace(sample=None, seed=options.seed, timeout=options.timeout), ())]
+    command = [options.tributary, "run", "--hosts", str(path.hosts), *job]
     program = programs.Program("fuzz")
     killed = 0
-    if path.kills:
+    if path.loses:
+        with Lab(options.tributary, f"mpi-fuzz-{os.getpid()}", "--hosts", path.hosts, "--hosts-per-leaf",
+                 path.hosts // 2, "--loss", LOSS, "--tcp-rto-min", TCP_RTO_MIN_MS) as lab:
+            command = lab.words("run", "--ranks-per-host", path.ranks // path.hosts, *job)
+            output = programs.run_checked(program, command, mpi_launch.environment(**settings), options.timeout)
+    elif path.kills:
         with losing_nodes(options, options.seed + first) as (fabric, killer):
             environment = mpi_launch.environment(**settings, **fabric)
             output = programs.run_checked(program, command, environment, options.timeout)
