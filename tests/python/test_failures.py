@@ -11,6 +11,7 @@ import pytest
 
 import ranks
 import tributary
+from tributary._tributary import await_callbacks, call_beside
 
 
 def missing(rank, size, address):
@@ -204,6 +205,35 @@ def forks(rank, size, address):
 
 def test_a_forked_child_is_refused_and_does_no_harm():
     ranks.run(forks, 2)
+
+
+def fork_beside_callbacks(rank, size, address):
+    is_over = threading.Event()
+
+    def call():
+        while not is_over.is_set():
+            call_beside(lambda: None)
+
+    callers = [threading.Thread(target=call) for _ in range(3)]
+    for caller in callers:
+        caller.start()
+    try:
+        for _ in range(60):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(10)
+                # Waits for callbacks, as the interpreter's end does.
+                await_callbacks(1)
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        is_over.set()
+        for caller in callers:
+            caller.join()
+
+
+def test_a_child_that_is_forked_beside_callbacks_ends():
+    ranks.run(fork_beside_callbacks, 1)
 
 
 def closed(rank, size, address):

@@ -5,11 +5,13 @@
 //! process does not end in the middle of a callback: the interpreter, on its way out, would end the callback's thread
 //! inside whatever library the callback is in, and C++ ends the process then.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::arguments::seconds;
 
@@ -53,6 +55,35 @@ pub(crate) fn call_soon(callbacks: impl IntoIterator<Item = Py<PyAny>>) {
         }
     }
     POOL.changed.notify_all();
+}
+
+thread_local! {
+    /// The pool, locked while this thread forks. Another thread that held the lock at that moment would not be there to
+    /// let go of it in the child.
+    static LOCKED_FOR_FORK: RefCell<Option<MutexGuard<'static, State>>> = const { RefCell::new(None) };
+}
+
+/// Before Python forks. No holder of the lock needs the interpreter.
+#[pyfunction]
+fn lock_for_fork() {
+    LOCKED_FOR_FORK.set(Some(POOL.lock()));
+}
+
+/// After the fork, in the parent and in the child.
+#[pyfunction]
+fn unlock_after_fork() {
+    LOCKED_FOR_FORK.take();
+}
+
+/// Has Python lock the pool around its forks.
+pub(crate) fn guard_forks(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let handlers = PyDict::new(module.py());
+    handlers.set_item("before", wrap_pyfunction!(lock_for_fork, module)?)?;
+    for side in ["after_in_parent", "after_in_child"] {
+        handlers.set_item(side, wrap_pyfunction!(unlock_after_fork, module)?)?;
+    }
+    module.py().import("os")?.getattr("register_at_fork")?.call((), Some(&handlers))?;
+    Ok(())
 }
 
 /// Waits until no callback is due or runs, for `timeout` seconds at most. Whether that is so.

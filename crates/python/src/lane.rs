@@ -163,6 +163,10 @@ impl Lane {
 
     fn end_run<'a>(&self, mut order: MutexGuard<'a, Order>) -> MutexGuard<'a, Order> {
         order.is_running = false;
+        // Relaxed: as in `give_up`. The operation may have asked its hook for the last time before the flag was set.
+        if self.gives_up.load(Ordering::Relaxed) {
+            self.communicator.give_up();
+        }
         self.notify(&order);
         order
     }

@@ -36,5 +36,6 @@ fn _tributary(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(process::report, module)?)?;
     module.add_function(wrap_pyfunction!(process::finish, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    callbacks::guard_forks(module)?;
     errors::register(module)
 }
