@@ -76,6 +76,28 @@ def test_a_host_that_dies_is_named():
     assert isinstance(ranks.run(host_dies, 2, environment=environment)[1], ranks.Died)
 
 
+def dies_beside_another(rank, size, address):
+    all_ranks = tributary.Communicator.connect(address, rank, size)
+    vector = numpy.ones(1000)
+    all_ranks.allreduce(vector)
+    if rank == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(tributary.RankLostError if rank == 2 else tributary.HostLostError) as raised:
+        while True:
+            all_ranks.allreduce(vector)
+    if rank == 2:
+        assert "rank 3 " in str(raised.value)
+    else:
+        assert raised.value.host.endswith("#1"), raised.value.host
+
+
+def test_every_rank_of_another_host_names_the_host_that_has_lost_a_rank():
+    # Ranks 0 and 1 on one host, of which rank 0 alone has the link; 2 and 3 on the other.
+    environment = {"TRIBUTARY_HOSTS": "2", "TRIBUTARY_BETWEEN_HOSTS": "direct",
+                   "TRIBUTARY_HOST_ADDRESS": "127.0.0.1"}
+    assert isinstance(ranks.run(dies_beside_another, 4, environment=environment)[3], ranks.Died)
+
+
 def goes_first(rank, size, address, victim, way):
     all_ranks = tributary.Communicator.connect(address, rank, size)
     if rank == victim:

@@ -18,7 +18,9 @@ impl Engine {
             return;
         }
         if let Some(group) = &mut self.host {
-            group.fail(AbortReason::MemberAborted as u32);
+            let method = self.selection.default_method().unwrap_or(Method::Tree);
+            let report = HostReport { reason: AbortReason::MemberAborted, method, host: None };
+            group.fail(report.encode());
         }
         self.methods.each().for_each(|method| method.abort(AbortReason::MemberAborted));
         self.fail(CollectiveError::GivenUp { label: self.label.clone() });
@@ -38,9 +40,8 @@ impl Engine {
     pub(crate) fn on_lost(&mut self, lost: Lost) -> CollectiveError {
         let (error, reason) = match lost.cause {
             LostCause::Reported(code) => {
-                let reason = reported_reason(code);
-                let method = self.selection.default_method().unwrap_or(Method::Tree);
-                (self.between_hosts(method, reason, None), reason)
+                let HostReport { reason, method, host } = HostReport::decode(code);
+                (self.between_hosts(method, reason, host), reason)
             }
             LostCause::Died | LostCause::Left => {
                 let rank = self.placement.rank_of_local(lost.local_rank);
@@ -63,9 +64,8 @@ impl Engine {
     pub(super) fn on_abort(&mut self, method: Method, abort: Abort) -> CollectiveError {
         let failed = self.methods.method(method);
         let (host, disagreement) = (failed.host_at_fault(&abort), failed.disagreement());
-        let host = host.and_then(|index| self.placement.hosts.get(index).cloned());
         if let Some(group) = &mut self.host {
-            group.fail(abort.reason as u32);
+            group.fail(HostReport { reason: abort.reason, method, host }.encode());
         }
         let error = disagreement
             .and_then(|told| self.disagreement_of(told))
@@ -89,9 +89,10 @@ impl Engine {
         &self,
         method: Method,
         reason: AbortReason,
-        host: Option<String>,
+        host: Option<usize>,
     ) -> CollectiveError {
         let label = self.label.clone();
+        let host = host.and_then(|index| self.placement.hosts.get(index).cloned());
         if reason == AbortReason::MemberAborted {
             return CollectiveError::GivenUp { label };
         }
@@ -148,8 +149,69 @@ fn with_pair(collective: &str, pair: Option<(Operator, Datatype)>) -> String {
     }
 }
 
-/// What a rank said through shared memory. Only this library writes there, and only reasons.
-fn reported_reason(code: u32) -> AbortReason {
-    let is_it = |reason: &AbortReason| *reason as u32 == code;
-    AbortReason::ALL.into_iter().find(is_it).unwrap_or(AbortReason::Misbehaved)
+/// What a leader says to the ranks of its host through shared memory, in the one word that fits there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct HostReport {
+    reason: AbortReason,
+    /// The inter-host method that failed.
+    method: Method,
+    /// The host at fault, by its number in the communicator, if it is known.
+    host: Option<usize>,
+}
+
+impl HostReport {
+    const METHOD_BIT: u32 = 8;
+    const HOST_BIT: u32 = 9;
+
+    fn encode(self) -> u32 {
+        // One more than the host's number, and 0 for none. A host whose number doesn't fit isn't named.
+        let host = self.host.and_then(|host| u32::try_from(host + 1).ok());
+        let host = host.filter(|host| *host <= u32::MAX >> Self::HOST_BIT).unwrap_or(0);
+        let is_direct = u32::from(self.method == Method::Direct);
+        host << Self::HOST_BIT | is_direct << Self::METHOD_BIT | self.reason as u32
+    }
+
+    /// Only this library writes there, and only what [`encode`](Self::encode) makes.
+    fn decode(word: u32) -> Self {
+        let number = word & ((1 << Self::METHOD_BIT) - 1);
+        let is_it = |reason: &AbortReason| *reason as u32 == number;
+        let reason = AbortReason::ALL.into_iter().find(is_it).unwrap_or(AbortReason::Misbehaved);
+        let is_direct = word >> Self::METHOD_BIT & 1 == 1;
+        let method = if is_direct { Method::Direct } else { Method::Tree };
+        Self {
+            reason,
+            method,
+            host: (word >> Self::HOST_BIT).checked_sub(1).map(|host| host as usize),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_to_the_ranks_of_a_host_arrives_as_it_was() {
+        let hosts = [None, Some(0), Some(1), Some(4095), Some((1 << 23) - 2)];
+        for (reason, host) in
+            AbortReason::ALL.into_iter().flat_map(|it| hosts.map(|host| (it, host)))
+        {
+            for method in [Method::Tree, Method::Direct] {
+                let report = HostReport { reason, method, host };
+                assert_eq!(HostReport::decode(report.encode()), report);
+            }
+        }
+    }
+
+    #[test]
+    fn a_host_whose_number_does_not_fit_is_not_named() {
+        for host in [(1 << 23) - 1, usize::MAX - 1] {
+            let report = HostReport {
+                reason: AbortReason::MemberLost,
+                method: Method::Direct,
+                host: Some(host),
+            };
+            assert_eq!(HostReport::decode(report.encode()), HostReport { host: None, ..report });
+        }
+    }
 }
