@@ -10,7 +10,7 @@ use std::num::NonZeroU16;
 use std::ops::Add;
 
 use arbitrary::{Arbitrary, Unstructured};
-use tributary_kernel_path::user_space::packets::{Checksum, HEAD_BYTES, packet, parsed};
+use tributary_kernel_path::user_space::packets::{Checksum, HEAD_BYTES, packet, parse};
 use tributary_kernel_path::user_space::{SentPacket, Served, UserSpace, Verdict};
 use tributary_kernel_path::{Arrival, Counters, DatagramPath, Handover, Phase, Word};
 use tributary_protocol::node::{
@@ -513,7 +513,7 @@ impl Run {
 
     /// Runs the program over a packet, and looks at its accounts.
     fn run_program(&mut self, packet: &[u8]) -> (Verdict, Vec<SentPacket>) {
-        let served = self.program.served();
+        let served = self.program.groups_served();
         let before = self.handover.counters();
         let (verdict, sent) = self.program.run(1, packet, false);
         let counted = difference(self.handover.counters(), before);
@@ -526,14 +526,14 @@ impl Run {
         assert!(!is_from_parent || served.iter().any(|it| it.is_below), "{counted:?}");
         assert!(!is_from_parent || repeats + refused + passed + damaged == 0, "{counted:?}");
         self.reached.from_parents += u64::from(is_from_parent);
-        assert_eq!(claims_added(&served, &self.program.served()), taken, "{counted:?}");
+        assert_eq!(claims_added(&served, &self.program.groups_served()), taken, "{counted:?}");
         if verdict == Verdict::Pass {
             assert!(sent.is_empty() && taken == gathered, "{counted:?}");
         }
         let mut kinds = [0; 4];
         let mut multicasts = 0;
         for SentPacket { bytes, .. } in &sent {
-            let parsed = parsed(bytes);
+            let parsed = parse(bytes);
             let (header, _) = decode(parsed.frame).expect("the program sends frames");
             let edge = header.edge;
             if edge.child == EVERYONE {
@@ -673,7 +673,7 @@ impl Run {
     /// What both sides find in the tables.
     fn check(&mut self) {
         self.drain();
-        for Served { window, children, is_below, words, group } in self.program.served() {
+        for Served { window, children, is_below, words, group } in self.program.groups_served() {
             assert!(self.handover.serves(group));
             for (index, word) in words.iter().enumerate() {
                 let place = format!("slot {index} of group {group}: {word:?}");
@@ -701,7 +701,7 @@ fn good_frame(group: GroupId, child: u16) -> Vec<u8> {
 }
 
 fn check_word(index: usize, word: Word, children: usize, slots: usize, place: &str) {
-    let (claims, filled) = (word.claims(), word.filled());
+    let (claims, filled) = (word.claims(), word.filled_lanes());
     assert!(word.phase() == Phase::Empty || word.sequence().0 as usize % slots == index, "{place}");
     assert!((children..CHILDREN_MAX.into()).all(|child| !word.has_claim(child)), "{place}");
     match word.phase() {

@@ -92,12 +92,12 @@ fn topology_file(text: &str, choices: &mut Choices<'_>, reached: &mut Reached) {
     // Presets are read once: this is about the fabric.
     thread_local! {
         static PRESETS: Vec<Preset> = ["edr-sharp", "ethernet-25", "edr"]
-            .map(|name| preset::shipped(name).expect("it comes with the program"))
+            .map(|name| preset::read_shipped(name).expect("it comes with the program"))
             .into();
     }
     PRESETS.with(|presets| {
         let preset = &presets[choices.below(presets.len())];
-        match SystemPlan::described(preset, "file", text) {
+        match SystemPlan::describe_fabric(preset, "file", text) {
             Ok(plan) => {
                 reached.topologies += 1;
                 if plan.vertices() <= SIMULATED_MAX {

@@ -21,7 +21,7 @@ use crate::failure::Failure;
 ///
 /// # Safety
 /// The pointer is null, or valid as long as the result is used.
-unsafe fn given<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, Failure> {
+unsafe fn dereference<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, Failure> {
     // SAFETY: as the caller promises.
     unsafe { pointer.as_ref() }.ok_or_else(|| Failure::invalid(format!("{name} is NULL")))
 }
@@ -29,7 +29,7 @@ unsafe fn given<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, Failure> 
 /// Where a result goes.
 ///
 /// # Safety
-/// As [`given`]; nobody else uses it meanwhile.
+/// As [`dereference`]; nobody else uses it meanwhile.
 unsafe fn place<'a, T>(pointer: *mut T, name: &str) -> Result<&'a mut T, Failure> {
     // SAFETY: as the caller promises.
     unsafe { pointer.as_mut() }.ok_or_else(|| Failure::invalid(format!("{name} is NULL")))

@@ -163,7 +163,7 @@ impl State {
                 unsafe { running.work.land() };
                 Self::Over
             }
-            Err(error) => running.failed(error.into()),
+            Err(error) => running.fail_request(error.into()),
         };
         *self = over;
     }
@@ -188,7 +188,7 @@ impl Running {
         request.rest(self.waiter.get_or_insert_with(|| request.waiter()));
     }
 
-    fn failed(&mut self, failure: Failure) -> State {
+    fn fail_request(&mut self, failure: Failure) -> State {
         log::write(Level::Error, || format!("a nonblocking operation failed: {failure}"));
         let since = Instant::now();
         let aborts_at = self.group.context.aborts_after.map(|after| since + after);

@@ -72,7 +72,7 @@ pub(crate) fn run(flags: &SimRunFlags) -> anyhow::Result<ExitCode> {
 fn presets() -> Table {
     let mut table = Table::new(&["preset", "about"]);
     for name in preset::names() {
-        let preset = preset::shipped(name).expect("a test reads all of them");
+        let preset = preset::read_shipped(name).expect("a test reads all of them");
         table.add(vec![Cell::Text(name.to_owned()), Cell::Text(preset.about)]);
     }
     table
@@ -96,7 +96,7 @@ pub(crate) fn cluster(flags: &ClusterFlags) -> anyhow::Result<Preset> {
                 UsageError::new("--config", path.to_string_lossy(), error.to_string())
             })?
         }
-        None => preset::shipped(&flags.preset)
+        None => preset::read_shipped(&flags.preset)
             .map_err(|error| UsageError::new("--preset", &flags.preset, error.to_string()))?,
     };
     if let Some(file) = &flags.fabric {

@@ -124,7 +124,7 @@ pub(crate) fn joint<'a>(path: &Path, trace: &'a Trace) -> anyhow::Result<Joint<'
 
 /// The mix of that name, or in that file.
 fn read_mix(name: &str) -> anyhow::Result<Mix> {
-    if let Some(mix) = mix::shipped(name) {
+    if let Some(mix) = mix::read_shipped(name) {
         return Ok(mix);
     }
     if !Path::new(name).exists() {

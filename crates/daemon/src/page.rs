@@ -70,7 +70,7 @@ async fn admit(State(visitors): State<Arc<Visitors>>, request: Request, next: Ne
         .iter()
         .filter_map(|value| value.to_str().ok())
         .any(|cookies| visitors.knows(cookies));
-    if is_visitor { next.run(request).await } else { closed() }
+    if is_visitor { next.run(request).await } else { refuse_page() }
 }
 
 /// Exchanges a code for a cookie.
@@ -80,11 +80,11 @@ async fn open(State(visitors): State<Arc<Visitors>>, request: Request) -> Respon
     let code = request.uri().query().and_then(|query| query.strip_prefix("code="));
     match code.and_then(|code| visitors.redeem(code, on_loopback)) {
         Some(cookie) => ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response(),
-        None => closed(),
+        None => refuse_page(),
     }
 }
 
-fn closed() -> Response {
+fn refuse_page() -> Response {
     (StatusCode::UNAUTHORIZED, Html(CLOSED)).into_response()
 }
 

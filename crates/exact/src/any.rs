@@ -155,7 +155,7 @@ impl AnySum {
     /// Becomes the sum that is encoded, of the own format. On an error nothing has changed.
     pub fn replace(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
         with_accumulator!(self, sum => {
-            *sum = decoded(bytes)?;
+            *sum = decode_accumulator(bytes)?;
             Ok(())
         })
     }
@@ -182,7 +182,7 @@ impl AnySum {
     }
 }
 
-fn decoded<F: Format>(bytes: &[u8]) -> Result<Accumulator<F>, DecodeError> {
+fn decode_accumulator<F: Format>(bytes: &[u8]) -> Result<Accumulator<F>, DecodeError> {
     let mut sum = Accumulator::default();
     sum.merge_window(&Window::decode(bytes)?)
         .expect("a window that was read leaves room for a merge");

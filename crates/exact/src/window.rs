@@ -160,8 +160,8 @@ impl<F: Format> Window<F> {
         let end = (self.first + self.len).max(other.first + other.len);
         // One word above both takes any carry.
         let end = (end + 1).min(F::WORDS);
-        let mut sum = self.widened(first, end);
-        add_slices(&mut sum.words.as_mut()[..end - first], other.widened(first, end).words());
+        let mut sum = self.widen(first, end);
+        add_slices(&mut sum.words.as_mut()[..end - first], other.widen(first, end).words());
         if !sum.is_in_range() {
             return Err(Overflow);
         }
@@ -176,7 +176,7 @@ impl<F: Format> Window<F> {
     }
 
     /// The same sum in the words from `first` to `end`, which include its own.
-    fn widened(&self, first: usize, end: usize) -> Self {
+    fn widen(&self, first: usize, end: usize) -> Self {
         let mut words = F::ZERO_WORDS;
         let low = self.first - first;
         let filled = &mut words.as_mut()[..end - first];

@@ -17,7 +17,7 @@ const PHASES_US: [f64; 5] = [5.0, 10.0, 20.0, 50.0, 100.0];
 /// The figure of merit, in thousand reductions per second, with and without the tree. Every phase
 /// computes, then waits for one 8-byte allreduce.
 pub(super) fn amg(effort: &Effort, progress: &Progress) -> Result<Figure, FigureError> {
-    let preset = preset::shipped("edr-sharp")?;
+    let preset = preset::read_shipped("edr-sharp")?;
     let settings = [
         ("hosts alone", 1, InterHost::HostBased),
         ("one channel a socket", 2, InterHost::Tree { multicast: true }),

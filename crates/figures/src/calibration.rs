@@ -44,7 +44,7 @@ struct Machine<'a> {
 
 impl<'a> Machine<'a> {
     fn new(effort: &'a Effort) -> Result<Self, FigureError> {
-        let tunable = Tunable::shipped(PRESET)?;
+        let tunable = Tunable::read_shipped(PRESET)?;
         let constants = tunable.fitted();
         Ok(Self { tunable, constants, observations: observations(), effort })
     }

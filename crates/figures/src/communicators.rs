@@ -34,7 +34,7 @@ pub(crate) fn measure(
 }
 
 pub(super) fn communicators(effort: &Effort, progress: &Progress) -> Result<Figure, FigureError> {
-    let preset = preset::shipped("edr-sharp")?;
+    let preset = preset::read_shipped("edr-sharp")?;
     let points: Vec<_> =
         SIZES.into_iter().flat_map(|size| COMMUNICATORS.map(|count| (size, count))).collect();
     let means = sweep(&points, progress, |&(size, count)| measure(&preset, count, size, effort))?;

@@ -28,7 +28,7 @@ const BOXES: [(&str, bool, usize); 4] = [
 
 /// Every row with a complete published distribution.
 pub(super) fn distribution(effort: &Effort, progress: &Progress) -> Result<Figure, FigureError> {
-    let preset = preset::shipped("edr-sharp")?;
+    let preset = preset::read_shipped("edr-sharp")?;
     let known = published::distributions();
     let simulated = sweep(&known, progress, |row| {
         let mode = Mode::ALL.into_iter().find(|mode| mode.name() == row.mode);

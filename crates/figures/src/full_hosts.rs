@@ -91,7 +91,7 @@ pub(super) fn channels(effort: &Effort, progress: &Progress) -> Result<Figure, F
     let line = |name: &str, leaders, inter_host| {
         Ok::<_, FigureError>(Line {
             name: name.to_owned(),
-            preset: preset::shipped("edr-sharp")?,
+            preset: preset::read_shipped("edr-sharp")?,
             setting: setting(128, 28, leaders, inter_host, effort),
         })
     };
@@ -122,7 +122,7 @@ pub(super) fn leaders(effort: &Effort, progress: &Progress) -> Result<Figure, Fi
         for (name, leaders, inter_host) in kinds {
             lines.push(Line {
                 name: format!("{name}, {processes} a host"),
-                preset: preset::shipped("edr-leaders")?,
+                preset: preset::read_shipped("edr-leaders")?,
                 setting: setting(16, processes, leaders, inter_host, effort),
             });
         }
@@ -155,7 +155,7 @@ fn dpml_on(
     let lines = DPML_LEADERS.map(|leaders| {
         Ok::<_, FigureError>(Line {
             name: format!("{leaders} leader{}", if leaders == 1 { "" } else { "s" }),
-            preset: preset::shipped(preset)?,
+            preset: preset::read_shipped(preset)?,
             setting: setting(hosts, processes, leaders, InterHost::Dpml, effort),
         })
     });

@@ -81,5 +81,5 @@ pub fn make(name: &str, effort: &Effort, progress: &Progress) -> Result<Figure, 
 /// [`FigureError`].
 pub fn compare(name: &str, effort: &Effort, progress: &Progress) -> Result<Compared, FigureError> {
     let of_figure = STATEMENTS.iter().find(|(figure, _)| *figure == name);
-    statements::compared(of_figure.map_or(&[], |(_, ids)| *ids), effort, progress)
+    statements::compare(of_figure.map_or(&[], |(_, ids)| *ids), effort, progress)
 }

@@ -15,7 +15,7 @@ const BLUEGENE_Q_HOSTS: u32 = 96_304;
 /// The latency of an 8-byte allreduce without noise, over `hosts` hosts of a preset or all of them; and
 /// how many hosts those are.
 pub(super) fn short(name: &str, hosts: Option<u32>) -> Result<(u32, f64), FigureError> {
-    let preset = preset::shipped(name)?;
+    let preset = preset::read_shipped(name)?;
     let all = SystemPlan::new(&preset)?.compute_hosts().len() as u32;
     let hosts = hosts.unwrap_or(all).min(all);
     Ok((hosts, TreeBenchmark::of_first(hosts).set_up(&preset)?.allreduce(8, 1)?.avg()))

@@ -60,7 +60,7 @@ pub(super) fn statements(effort: &Effort, progress: &Progress) -> Result<Figure,
 }
 
 /// The statements with these ids.
-pub(super) fn compared(
+pub(super) fn compare(
     ids: &[&str],
     effort: &Effort,
     progress: &Progress,
@@ -137,7 +137,7 @@ fn answer(id: &str, effort: &Effort) -> Result<Vec<Answer>, FigureError> {
             one((1.0 - socket / host) * 100.0, "percent lower")
         }
         "S3" => {
-            let preset = preset::shipped("edr-sharp")?;
+            let preset = preset::read_shipped("edr-sharp")?;
             let alone = communicators::measure(&preset, 1, 64, effort)?;
             let many = communicators::measure(&preset, 16, 64, effort)?;
             one((many / alone - 1.0) * 100.0, "percent higher")
@@ -173,7 +173,7 @@ fn answer(id: &str, effort: &Effort) -> Result<Vec<Answer>, FigureError> {
 }
 
 fn table1(mode: Mode, size_bytes: usize, effort: &Effort) -> Result<f64, FigureError> {
-    let preset = preset::shipped("edr-sharp")?;
+    let preset = preset::read_shipped("edr-sharp")?;
     Ok(tables::measure(&preset, mode, 128, size_bytes, effort)?.avg)
 }
 
@@ -191,7 +191,7 @@ fn pair(id: &str, size_bytes: usize, effort: &Effort) -> Result<Vec<Answer>, Fig
 
 fn stream(id: &str, effort: &Effort) -> Result<Vec<Answer>, FigureError> {
     const LONG_BYTES: usize = 64 << 20;
-    let preset = preset::shipped("hdr-streaming")?;
+    let preset = preset::read_shipped("hdr-streaming")?;
     if id == "S6" {
         let us = streaming::stream(&preset, 32, LONG_BYTES, effort)?;
         let share = LONG_BYTES as f64 * preset.access.rate.byte_ps() / 1e6 / us * 100.0;
@@ -217,12 +217,12 @@ fn full(
     inter_host: InterHost,
     effort: &Effort,
 ) -> Result<f64, FigureError> {
-    let preset = preset::shipped(preset)?;
+    let preset = preset::read_shipped(preset)?;
     let setting = setting(hosts, processes, leaders, inter_host, effort);
     full_hosts::measure(&preset, &setting, 8, effort.operations.div_ceil(2))
 }
 
 fn dpml(leaders: u32, size_bytes: usize, effort: &Effort) -> Result<f64, FigureError> {
     let setting = setting(64, 28, leaders, InterHost::Dpml, effort);
-    full_hosts::measure(&preset::shipped("edr")?, &setting, size_bytes, DPML_OPERATIONS)
+    full_hosts::measure(&preset::read_shipped("edr")?, &setting, size_bytes, DPML_OPERATIONS)
 }

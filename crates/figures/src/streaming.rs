@@ -9,7 +9,7 @@ use super::sweep::{Effort, FigureError, Progress, sweep};
 use tributary_charts::{Cell, Table};
 use tributary_charts::{Chart, Mark, Series};
 use tributary_sim::fabric::Vertex;
-use tributary_sim::measure::{HostRun, InterHost, TreeBenchmark, tuned};
+use tributary_sim::measure::{HostRun, InterHost, TreeBenchmark, choose_algorithm};
 use tributary_sim::preset::{self, Preset};
 
 /// Numbers of hosts.
@@ -69,7 +69,8 @@ fn host_based(
         return measure(preset, &setting, size_bytes, OPERATIONS);
     }
     let hosts: Vec<Vertex> = (0..hosts).map(Vertex).collect();
-    let algorithm = tuned(preset, CollectiveKind::Reduce, size_bytes, hosts.len() as u32);
+    let algorithm =
+        choose_algorithm(preset, CollectiveKind::Reduce, size_bytes, hosts.len() as u32);
     let mut run = HostRun::set_up(preset, &hosts, algorithm, Some(effort.seed))?;
     Ok(run.reduce(size_bytes, OPERATIONS)?.avg())
 }
@@ -91,7 +92,7 @@ fn by_size(
     effort: &Effort,
     progress: &Progress,
 ) -> Result<Figure, FigureError> {
-    let preset = preset::shipped("hdr-streaming")?;
+    let preset = preset::read_shipped("hdr-streaming")?;
     let link_byte_us = preset.access.rate.byte_ps() / 1e6;
     let sizes = (12..=24).step_by(2).map(|power| 1_usize << power);
     let points: Vec<(u32, usize)> =

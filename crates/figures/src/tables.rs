@@ -68,7 +68,7 @@ pub(super) fn table1_points(
     effort: &Effort,
     progress: &Progress,
 ) -> Result<Vec<(Mode, usize, Summary)>, FigureError> {
-    let preset = preset::shipped("edr-sharp")?;
+    let preset = preset::read_shipped("edr-sharp")?;
     let points: Vec<(Mode, usize)> =
         Mode::ALL.into_iter().flat_map(|mode| sizes().map(move |size| (mode, size))).collect();
     sweep(&points, progress, |&(mode, size)| {
@@ -171,7 +171,7 @@ fn operations(effort: &Effort) -> u32 {
 
 /// Table 2: exactly the published columns.
 pub(super) fn table2(effort: &Effort, progress: &Progress) -> Result<Figure, FigureError> {
-    let preset = preset::shipped("edr-sharp")?;
+    let preset = preset::read_shipped("edr-sharp")?;
     let points: Vec<_> = GRANTS
         .into_iter()
         .flat_map(|grant| COMMUNICATORS.map(|communicators| (grant, communicators)))

@@ -49,12 +49,12 @@ fn shaped(preset: &str, shape: &str) -> Preset {
 #[test]
 fn no_preset_has_aggregation_through_its_base_that_its_base_left_out() {
     for name in ["edr", "omni-path", "many-core"] {
-        assert!(preset::shipped(name).unwrap().aggregation.is_none(), "{name}");
+        assert!(preset::read_shipped(name).unwrap().aggregation.is_none(), "{name}");
     }
     let without =
         |base| format!("name = \"mine\"\nbase = \"{base}\"\nwithout = [\"aggregation\"]\n");
     for base in ["ethernet-25", "ethernet-100", "edr-leaders", "hdr-streaming"] {
-        assert!(preset::shipped(base).unwrap().aggregation.is_some(), "{base}");
+        assert!(preset::read_shipped(base).unwrap().aggregation.is_some(), "{base}");
         assert!(read(&without(base)).aggregation.is_none(), "{base}");
     }
     let error = preset::read(&without("edr")).unwrap_err().to_string();
@@ -73,7 +73,7 @@ fn a_cluster_without_aggregation_nodes_is_offered_no_tree() {
         effort: Effort { seed: 1, operations: 2 },
     };
     for name in ["edr", "omni-path", "many-core"] {
-        let preset = preset::shipped(name).unwrap();
+        let preset = preset::read_shipped(name).unwrap();
         let table = plan::compare(&preset, &question, &Progress::default()).unwrap();
         let is_tree = |row: &Vec<Cell>| row[2].to_string().starts_with("tree");
         assert!(!table.rows.is_empty() && !table.rows.iter().any(is_tree), "{name}: {table:?}");
@@ -84,8 +84,8 @@ fn a_cluster_without_aggregation_nodes_is_offered_no_tree() {
 fn a_topology_file_can_be_used_with_every_preset() {
     let text = leaf_spine(4, 4, 6);
     for name in preset::names() {
-        let preset = preset::shipped(name).unwrap();
-        let plan = SystemPlan::described(&preset, "leaf-spine.toml", &text).unwrap();
+        let preset = preset::read_shipped(name).unwrap();
+        let plan = SystemPlan::describe_fabric(&preset, "leaf-spine.toml", &text).unwrap();
         let nodes = preset.aggregation.as_ref();
         // Four leaves and one spine of four have an aggregation node that serves somebody.
         let software_nodes = if nodes.is_some_and(|nodes| nodes.on_hosts) { 5 } else { 0 };
@@ -104,8 +104,8 @@ fn a_topology_file_can_be_used_with_every_preset() {
 
 #[test]
 fn software_nodes_have_hosts_to_themselves() {
-    let preset = preset::shipped("ethernet-25").unwrap();
-    let plan = |text: &str| SystemPlan::described(&preset, "file", text);
+    let preset = preset::read_shipped("ethernet-25").unwrap();
+    let plan = |text: &str| SystemPlan::describe_fabric(&preset, "file", text);
     // The last host of each leaf; the root takes the last but one of the last leaf.
     let compute = plan(&leaf_spine(2, 2, 4)).unwrap().compute_hosts();
     assert_eq!(compute, [0, 1, 2, 4, 5].map(Vertex));
@@ -115,8 +115,8 @@ fn software_nodes_have_hosts_to_themselves() {
     assert_eq!(compute, [0, 2, 3, 4, 5, 6, 7].map(Vertex));
     let error = plan(&leaf_spine(1, 2, 1)).unwrap_err();
     assert!(matches!(error, SystemError::NoHostForNode { .. }), "{error}");
-    let in_switches = preset::shipped("edr-sharp").unwrap();
-    let error = SystemPlan::described(&in_switches, "file", &named).unwrap_err();
+    let in_switches = preset::read_shipped("edr-sharp").unwrap();
+    let error = SystemPlan::describe_fabric(&in_switches, "file", &named).unwrap_err();
     assert!(matches!(error, SystemError::NodeOnHost { .. }), "{error}");
 }
 
@@ -151,7 +151,7 @@ fn a_fabric_from_a_file_is_as_fast_as_the_regular_one() {
     for (shape, text) in cases {
         let preset = shaped("edr-sharp", &format!("kind = \"fat-tree\"\n{shape}"));
         let regular = SystemPlan::new(&preset).unwrap();
-        let described = SystemPlan::described(&preset, "file", &text).unwrap();
+        let described = SystemPlan::describe_fabric(&preset, "file", &text).unwrap();
         for bytes in [8, 4096, 1 << 20] {
             let of = |plan| us(&preset, plan, &alone(64, InterHost::HostBased), bytes);
             let (regular, described) = (of(&regular), of(&described));
@@ -187,7 +187,7 @@ fn two_commands_agree_on_the_same_case() {
         sizes_bytes: sizes_bytes.clone(),
         effort,
     };
-    let preset = preset::shipped("edr-sharp").unwrap();
+    let preset = preset::read_shipped("edr-sharp").unwrap();
     let run = plan::run(&preset, &question, &Progress::default()).unwrap();
     let modes = [
         ("host", "hosts alone, 1 leader a host"),
@@ -270,7 +270,7 @@ fn mistakes_are_named() {
 
 #[test]
 fn mistakes_in_topology_files_are_named() {
-    let preset = preset::shipped("ethernet-25").unwrap();
+    let preset = preset::read_shipped("ethernet-25").unwrap();
     let cases = [
         ("[[switch]]\nname = \"a\"\n", "topology `file`: the file has no host;"),
         (
@@ -281,14 +281,14 @@ fn mistakes_in_topology_files_are_named() {
         ("", "topology `file`: line 1: the file describes no switch;"),
     ];
     for (text, begins) in cases {
-        let line = SystemPlan::described(&preset, "file", text).unwrap_err().to_string();
+        let line = SystemPlan::describe_fabric(&preset, "file", text).unwrap_err().to_string();
         assert!(line.starts_with(begins) && !line.contains('\n'), "{text}\n{line}");
     }
 }
 
 #[test]
 fn questions_that_a_system_cannot_answer_are_refused() {
-    let preset = preset::shipped("ethernet-25").unwrap();
+    let preset = preset::read_shipped("ethernet-25").unwrap();
     let plan = SystemPlan::new(&preset).unwrap();
     let ask = |hosts, processes, size| {
         let effort = Effort { seed: 1, operations: 1 };

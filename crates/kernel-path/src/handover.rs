@@ -86,7 +86,8 @@ impl Handover {
         let places = (0..).map(GroupId).zip(&self.places);
         places.filter_map(|(group, place)| {
             let epoch = node.kernel_path().terms(group)?.epoch;
-            let Awaited { operation, sequence, missing } = self.tables.awaited((*place)?)?;
+            let Awaited { operation, sequence, missing } =
+                self.tables.segment_awaited((*place)?)?;
             let for_what = WaitsFor::Operation { operation, part: sequence.0 };
             Some(Wait { group, epoch, for_what, missing })
         })
@@ -297,7 +298,7 @@ impl Handover {
 
     /// Whether the program has had the parent's result of a segment.
     fn has_had(&self, place: PlaceId, sequence: Sequence) -> bool {
-        self.tables.answered(place, sequence).is_some()
+        self.tables.result_of(place, sequence).is_some()
             || self.tables.is_past(place, &self.tables.words(place), sequence)
     }
 
@@ -361,7 +362,7 @@ impl Handover {
             let done = words.iter().filter(|word| word.phase() == Phase::Done);
             for sequence in done.map(|word| word.sequence()) {
                 if node.kernel_path().segment_state(group, sequence) != SegmentState::Complete
-                    && let Some(answered) = self.tables.answered(place, sequence)
+                    && let Some(answered) = self.tables.result_of(place, sequence)
                 {
                     hand_result(node, group, &answered, payloads);
                 }

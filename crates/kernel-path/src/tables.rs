@@ -335,7 +335,7 @@ impl Tables {
 
     /// The result of a sequence, if the program has it and it is still there.
     #[must_use]
-    pub fn answered(&self, PlaceId(place): PlaceId, sequence: Sequence) -> Option<Folded> {
+    pub fn result_of(&self, PlaceId(place): PlaceId, sequence: Sequence) -> Option<Folded> {
         let index = self.index(place, sequence);
         let word = self.word(place, index);
         if word.phase() != Phase::Done || word.sequence() != sequence {
@@ -350,7 +350,7 @@ impl Tables {
 
     /// The earliest segment that the program gathers for a group.
     #[must_use]
-    pub fn awaited(&self, PlaceId(place): PlaceId) -> Option<Awaited> {
+    pub fn segment_awaited(&self, PlaceId(place): PlaceId) -> Option<Awaited> {
         let words: Vec<_> = (0..self.slots(place)).map(|index| self.word(place, index)).collect();
         let gathering = words.iter().filter(|word| word.phase() == Phase::Gathering);
         // All lie within two windows of each other.
@@ -378,7 +378,7 @@ impl Tables {
             if word.holds(sequence) {
                 match word.phase() {
                     Phase::OfProcess | Phase::DoneByProcess => return Taken::Before,
-                    Phase::Done => match self.answered(place_id, sequence) {
+                    Phase::Done => match self.result_of(place_id, sequence) {
                         Some(answered) => return Taken::Answered(Box::new(answered)),
                         None => continue,
                     },
@@ -406,7 +406,7 @@ impl Tables {
                         Some(folded) => Taken::Forwarded(Box::new(folded)),
                         None => Taken::Gathered(Vec::new()),
                     },
-                    _ => Taken::Gathered(self.gathered(place, index, word)),
+                    _ => Taken::Gathered(self.collect_lanes(place, index, word)),
                 };
             }
         }
@@ -506,7 +506,7 @@ impl Tables {
                             closed.forwarded.extend(self.read_folded(place, index, word.sequence()))
                         }
                         Phase::Gathering | Phase::Gathered => {
-                            closed.gathered.extend(self.gathered(place, index, word))
+                            closed.gathered.extend(self.collect_lanes(place, index, word))
                         }
                         _ => {}
                     }
@@ -595,7 +595,7 @@ impl Tables {
     }
 
     /// The filled lanes of a slot that has just been taken over. No run of the program writes in it any more.
-    fn gathered(&self, place: usize, index: usize, word: Word) -> Vec<Held> {
+    fn collect_lanes(&self, place: usize, index: usize, word: Word) -> Vec<Held> {
         steps::step();
         let sequence = word.sequence();
         let slot = self.memory.slot(place, index);

@@ -139,7 +139,7 @@ impl UserSpace {
 
     /// All that the program has stored for its first group.
     #[must_use]
-    pub fn stored(&self) -> Vec<u8> {
+    pub fn copy_slots(&self) -> Vec<u8> {
         let bytes = size_of::<Slot>() * SLOTS_PER_PLACE;
         let start = self.memory.slot(0, 0).cast::<u8>();
         // SAFETY: so many slots lie in the mapping, one behind the other.
@@ -148,7 +148,7 @@ impl UserSpace {
 
     /// The groups that the program serves.
     #[must_use]
-    pub fn served(&self) -> Vec<Served> {
+    pub fn groups_served(&self) -> Vec<Served> {
         // Acquire: pairs with the switch that is set when a place is filled in.
         let is_on = |index: &usize| self.memory.is_on(*index).load(Ordering::Acquire) != 0;
         let served = (0..PLACES).filter(is_on).map(|index| {
@@ -262,7 +262,7 @@ pub fn is_folded_here(
 
 /// The elements in two words of eight bytes, combined.
 #[must_use]
-pub fn combined(operator: Operator, datatype: Datatype, left: u64, right: u64) -> u64 {
+pub fn combine(operator: Operator, datatype: Datatype, left: u64, right: u64) -> u64 {
     let (operator, datatype) = (u32::from(operator.code()), u32::from(datatype.code()));
     // SAFETY: the function takes any numbers.
     unsafe { kernel_path_combined(operator, datatype, left, right) }

@@ -85,7 +85,9 @@ impl Word {
     pub(crate) fn is_being_written(self, children: usize) -> bool {
         match self.phase() {
             Phase::Writing => true,
-            Phase::Gathering => self.filled() == children || self.filled() < self.claims(),
+            Phase::Gathering => {
+                self.filled_lanes() == children || self.filled_lanes() < self.claims()
+            }
             _ => false,
         }
     }
@@ -98,7 +100,7 @@ impl Word {
 
     /// How many of them have filled it.
     #[must_use]
-    pub fn filled(self) -> usize {
+    pub fn filled_lanes(self) -> usize {
         (self.0 >> 3 & 31) as usize
     }
 

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use tributary_kernel_path::coverage::{self, Fold};
-use tributary_kernel_path::user_space::combined;
+use tributary_kernel_path::user_space::combine;
 use tributary_reduce::{Accumulation, oracle};
 use tributary_wire::{Datatype, Operator};
 
@@ -35,7 +35,7 @@ fn fraction(random: &mut impl Rng, bits: u32) -> u64 {
 }
 
 fn check_f32(left: u64, right: u64) {
-    let sum = combined(Operator::Sum, Datatype::F32, left | right << 32, right | left << 32);
+    let sum = combine(Operator::Sum, Datatype::F32, left | right << 32, right | left << 32);
     let [left, right] = [left as u32, right as u32];
     let expected = |left, right| black_box(f32::from_bits(left)) + black_box(f32::from_bits(right));
     for (got, left, right) in [(sum as u32, left, right), ((sum >> 32) as u32, right, left)] {
@@ -50,7 +50,7 @@ fn check_f32(left: u64, right: u64) {
 }
 
 fn check_f64(left: u64, right: u64) {
-    let got = combined(Operator::Sum, Datatype::F64, left, right);
+    let got = combine(Operator::Sum, Datatype::F64, left, right);
     let expected = (black_box(f64::from_bits(left)) + black_box(f64::from_bits(right))).to_bits();
     if f64::from_bits(left).is_nan() && f64::from_bits(right).is_nan() {
         assert_eq!(got, left | 1 << 51, "{left:016x} + {right:016x}");
@@ -111,7 +111,7 @@ fn every_operation_against_the_oracle() {
                 let [left, right] = words(&mut random, operator, datatype);
                 let mut expected = left.to_le_bytes();
                 oracle::fold(operator, datatype, &mut expected, &right.to_le_bytes());
-                let got = combined(operator, datatype, left, right);
+                let got = combine(operator, datatype, left, right);
                 let name = format!("{} of {}", operator.name(), datatype.name());
                 let expected = u64::from_le_bytes(expected);
                 assert_eq!(got, expected, "{name}: {left:016x}, {right:016x}");

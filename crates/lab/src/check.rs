@@ -113,9 +113,9 @@ pub fn check(lab: &Lab, frames: u32) -> Result<Findings, CheckError> {
     let mut flows = Vec::new();
     for (host, receiver) in receivers.iter().zip(running) {
         let noted = receiver.finish()?;
-        flows.push(found(lab, (source, host), false, noted.alone, frames));
+        flows.push(judge_flow(lab, (source, host), false, noted.alone, frames));
         if !lab.plan().links.blocks_multicast {
-            flows.push(found(lab, (source, host), true, noted.group, frames));
+            flows.push(judge_flow(lab, (source, host), true, noted.group, frames));
         }
     }
     let switch = switch::ask(lab.directory())?.since(&before);
@@ -191,7 +191,7 @@ fn request(lab: &Lab, probe: &Probe) -> io::Result<Request> {
     Ok(Request::here(words.into()))
 }
 
-fn found(
+fn judge_flow(
     lab: &Lab,
     (source, target): (&Member, &Member),
     is_multicast: bool,

@@ -104,7 +104,7 @@ fn receive() -> io::Result<()> {
     socket.set_nonblocking(true)?;
     enlarge(&socket);
     // The first call makes the kernel note times.
-    let _ = arrived_ns(&socket);
+    let _ = read_arrival_ns(&socket);
     let mut output = io::stdout().lock();
     writeln!(output, "ready")?;
     output.flush()?;
@@ -120,7 +120,7 @@ fn receive() -> io::Result<()> {
         let mut bytes = [0; FRAME_BYTES];
         while let Ok(FRAME_BYTES) = socket.recv(&mut bytes) {
             let flow = if bytes[4] == 1 { &mut group } else { &mut alone };
-            flow.note(&bytes, arrived_ns(&socket)?);
+            flow.note(&bytes, read_arrival_ns(&socket)?);
         }
         if has_ended && end.read(&mut [0])? == 0 {
             let noted = Noted { alone: alone.arrivals(), group: group.arrivals() };
@@ -182,7 +182,7 @@ fn enlarge(socket: &UdpSocket) {
 }
 
 /// When the frame that was last read came in, by the kernel's note.
-fn arrived_ns(socket: &UdpSocket) -> io::Result<i64> {
+fn read_arrival_ns(socket: &UdpSocket) -> io::Result<i64> {
     /// `SIOCGSTAMPNS` of `linux/sockios.h`, in its form for 64-bit machines.
     const LAST_ARRIVAL: libc::c_ulong = 0x8907;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -58,7 +58,7 @@ enum Answer {
 }
 
 impl Answer {
-    fn ended(status: i32) -> ExitStatus {
+    fn exit_status_of(status: i32) -> ExitStatus {
         ExitStatus::from_raw(status)
     }
 }

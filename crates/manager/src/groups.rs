@@ -224,7 +224,7 @@ pub(super) fn members(tree: &GroupTree, nodes: &NodeTable, hosts: &[String]) -> 
     tree.nodes()
         .iter()
         .map(|part| Member {
-            node: nodes.named(&part.name).0,
+            node: nodes.node_named(&part.name).0,
             name: part.name.clone(),
             parent: part.parent.map(|place| tree.nodes()[place.node].name.clone()),
             children: part.children.iter().map(child_name).collect(),

@@ -72,7 +72,7 @@ impl NodeTable {
     }
 
     /// An aggregator of a tree that was placed over this table.
-    pub(super) fn named(&self, name: &str) -> (NodeId, &NodeRegistration) {
+    pub(super) fn node_named(&self, name: &str) -> (NodeId, &NodeRegistration) {
         let node = self.by_name[name];
         (node, &self.nodes[&node].registration)
     }
@@ -99,7 +99,7 @@ impl NodeTable {
 
     /// The longest segment, up to `wanted_bytes`, that all aggregators of `tree` hold.
     pub(super) fn payload_max_bytes(&self, tree: &GroupTree, wanted_bytes: u32) -> u32 {
-        let held = |part: &GroupNode| self.named(&part.name).1.payload_max_bytes;
+        let held = |part: &GroupNode| self.node_named(&part.name).1.payload_max_bytes;
         tree.nodes().iter().map(held).fold(wanted_bytes, u32::min)
     }
 
@@ -111,7 +111,7 @@ impl NodeTable {
     ) -> Result<Version, GroupError> {
         let mut common = of_job;
         for part in tree.nodes() {
-            let spoken = self.named(&part.name).1.frame_versions;
+            let spoken = self.node_named(&part.name).1.frame_versions;
             common = common.common(spoken).ok_or_else(|| GroupError::NoCommonVersion {
                 node: part.name.clone(),
                 spoken,

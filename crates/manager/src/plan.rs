@@ -102,7 +102,7 @@ struct Draft<'a> {
 
 impl Draft<'_> {
     fn address(&self, node: usize) -> NodeAddress {
-        self.nodes.named(&self.tree.nodes()[node].name).1.address.clone()
+        self.nodes.node_named(&self.tree.nodes()[node].name).1.address.clone()
     }
 
     fn capability(&self, node: usize, child: ChildIndex) -> Capability {
@@ -113,7 +113,7 @@ impl Draft<'_> {
     fn is_in_kernel(&self) -> bool {
         let fits = self.keys.is_none() && self.terms.osos <= KernelState::OSOS_MAX;
         fits && self.tree.nodes().iter().all(|part| {
-            let state = &self.nodes.named(&part.name).1.kernel;
+            let state = &self.nodes.node_named(&part.name).1.kernel;
             part.children.len() <= KernelState::CHILDREN_MAX
                 && matches!(state, Some(KernelState::At(_)))
         })

@@ -217,7 +217,7 @@ mod tests {
     }
 
     /// A vector of two-word elements that begins `offset` bytes behind a multiple of 64.
-    fn placed(words: &[u64], offset: usize) -> (Vec<u8>, std::ops::Range<usize>) {
+    fn place_words(words: &[u64], offset: usize) -> (Vec<u8>, std::ops::Range<usize>) {
         let mut memory = vec![0; 8 * words.len() + 128];
         let start = memory.as_ptr().align_offset(64) + offset;
         for (word, bytes) in words.iter().zip(memory[start..].as_chunks_mut::<8>().0) {
@@ -242,9 +242,10 @@ mod tests {
                     .zip(&right)
                     .flat_map(|(left, right)| (left + 2 * right).to_le_bytes())
                     .collect();
-                let (left, at_left) = placed(&left, offset(0));
-                let (right, at_right) = placed(&right, offset(1));
-                let (mut target, at_target) = placed(&vec![0; 2 * elements as usize], offset(2));
+                let (left, at_left) = place_words(&left, offset(0));
+                let (right, at_right) = place_words(&right, offset(1));
+                let (mut target, at_target) =
+                    place_words(&vec![0; 2 * elements as usize], offset(2));
                 let (combining, commutes) = combiner.combining().unwrap();
                 combining.combine_into(
                     &mut target[at_target.clone()],
@@ -268,8 +269,8 @@ mod tests {
         let combiner =
             CCombiner { combine: Some(weighted), context, element_bytes: 16, commutes: 1 };
         let (combining, _) = combiner.combining().unwrap();
-        let (vector, at) = placed(&[1; 2 * 601], 0);
-        let (mut target, at_target) = placed(&[0; 2 * 601], 0);
+        let (vector, at) = place_words(&[1; 2 * 601], 0);
+        let (mut target, at_target) = place_words(&[0; 2 * 601], 0);
         combining.combine_into(&mut target[at_target], &vector[at.clone()], &vector[at]);
         assert_eq!(combining.outcome(), 7);
     }

@@ -24,7 +24,7 @@ pub struct CCommunicator {
 impl CCommunicator {
     /// The communicator; why there is none before a join, or after one that failed.
     #[inline]
-    pub(crate) fn joined(&self) -> Result<&Communicator, Problem<'_>> {
+    pub(crate) fn communicator_joined(&self) -> Result<&Communicator, Problem<'_>> {
         match self.communicator.get() {
             Some(communicator) => Ok(communicator),
             None => Err(self.not_joined()),
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn tributary_communicator_longest(
 ) -> u64 {
     // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed: the
     // header's rule on pointers.
-    let joined = unsafe { &*communicator }.joined();
+    let joined = unsafe { &*communicator }.communicator_joined();
     match (joined, CollectiveKind::from_number(collective)) {
         (Ok(communicator), Some(kind)) => communicator.longest_bytes(kind).unwrap_or(u64::MAX),
         _ => 0,
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn tributary_communicator_combines(
 ) -> u64 {
     // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed: the
     // header's rule on pointers.
-    let joined = unsafe { &*communicator }.joined();
+    let joined = unsafe { &*communicator }.communicator_joined();
     joined.map_or(0, |communicator| communicator.combined_bytes_max(commutes != 0) as u64)
 }
 
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn tributary_communicator_combines(
 pub unsafe extern "C" fn tributary_communicator_gathers(communicator: *const CCommunicator) -> u64 {
     // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed: the
     // header's rule on pointers.
-    let joined = unsafe { &*communicator }.joined();
+    let joined = unsafe { &*communicator }.communicator_joined();
     joined.map_or(0, Communicator::gathered_bytes_max)
 }
 
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn tributary_communicator_is_on_one_host(
 ) -> c_int {
     // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed: the
     // header's rule on pointers.
-    let joined = unsafe { &*communicator }.joined();
+    let joined = unsafe { &*communicator }.communicator_joined();
     c_int::from(joined.is_ok_and(Communicator::is_on_one_host))
 }
 
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn tributary_communicator_is_on_one_host(
 pub unsafe extern "C" fn tributary_communicator_give_up(communicator: *mut CCommunicator) {
     // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed: the
     // header's rule on pointers.
-    if let Ok(communicator) = unsafe { &*communicator }.joined() {
+    if let Ok(communicator) = unsafe { &*communicator }.communicator_joined() {
         communicator.give_up();
     }
 }
@@ -232,7 +232,7 @@ unsafe fn run(communicator: &CCommunicator, operation: &COperation, counts: bool
     let combining = operation.combining();
     let combiner =
         combining.as_ref().map(|(combining, commutes)| Combiner::new(combining, *commutes));
-    let problem = match (communicator.joined(), operation.operation(combiner)) {
+    let problem = match (communicator.communicator_joined(), operation.operation(combiner)) {
         (Ok(communicator), Ok(operation)) => {
             // SAFETY: the header asks that the buffers and cuts be valid, and used by nobody else, until
             // tributary_run() returns: what `Communicator::run` asks for. The combiner outlives the call.
@@ -287,18 +287,19 @@ pub unsafe extern "C" fn tributary_start(
     // `operation` is valid during this call: the header's rule on pointers.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
     let combining = Kept::of(operation.combining());
-    let problem = match (communicator.joined(), operation.operation(combining.combiner())) {
-        (Ok(communicator), Ok(operation)) => {
-            // SAFETY: the header asks that the buffers and cuts be valid, and used by nobody else, until
-            // tributary_test() says that the operation is over: what `Communicator::start` asks for.
-            match unsafe { communicator.start(operation) } {
-                Ok(request) => return CRequest::into_raw(request, combining),
-                Err(error) => Problem::Failed(error),
+    let problem =
+        match (communicator.communicator_joined(), operation.operation(combining.combiner())) {
+            (Ok(communicator), Ok(operation)) => {
+                // SAFETY: the header asks that the buffers and cuts be valid, and used by nobody else, until
+                // tributary_test() says that the operation is over: what `Communicator::start` asks for.
+                match unsafe { communicator.start(operation) } {
+                    Ok(request) => return CRequest::into_raw(request, combining),
+                    Err(error) => Problem::Failed(error),
+                }
             }
-        }
-        (Err(problem), _) => problem,
-        (_, Err(error)) => Problem::Unknown(error),
-    };
+            (Err(problem), _) => problem,
+            (_, Err(error)) => Problem::Unknown(error),
+        };
     problem.report();
     std::ptr::null_mut()
 }

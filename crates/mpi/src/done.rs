@@ -15,11 +15,11 @@ pub(crate) struct Done {
 }
 
 /// What an operation was; always something for one that ran.
-pub(crate) fn done(communicator: &CCommunicator, operation: &COperation) -> Option<Done> {
+pub(crate) fn describe_done(communicator: &CCommunicator, operation: &COperation) -> Option<Done> {
     let combining = operation.combining();
     let combiner =
         combining.as_ref().map(|(combining, commutes)| Combiner::new(combining, *commutes));
-    let communicator = communicator.joined().ok()?;
+    let communicator = communicator.communicator_joined().ok()?;
     let operation = operation.operation(combiner).ok()?;
     Some(Done {
         kind: operation.collective.kind(),

@@ -16,7 +16,7 @@ unsafe fn run(
     operation: impl FnOnce(&Communicator) -> Result<(), CollectiveError>,
 ) -> c_int {
     // SAFETY: the contract of this function.
-    match unsafe { &*communicator }.joined() {
+    match unsafe { &*communicator }.communicator_joined() {
         Ok(communicator) => match operation(communicator) {
             Ok(()) => 0,
             Err(error) => Problem::Failed(error).report(),

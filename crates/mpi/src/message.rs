@@ -51,7 +51,7 @@ mod tests {
     use super::*;
     use std::ffi::CStr;
 
-    fn written(problem: &str, bytes: usize) -> String {
+    fn write_message(problem: &str, bytes: usize) -> String {
         let mut room = vec![1 as c_char; bytes + 1];
         keep(&problem);
         // SAFETY: `bytes` of a longer vector.
@@ -63,9 +63,9 @@ mod tests {
 
     #[test]
     fn messages_are_one_line_cut_at_a_character_and_terminated() {
-        assert_eq!(written("rank 3\nis gone", 64), "rank 3 is gone");
-        assert_eq!(written("rank", 3), "ra");
-        assert_eq!(written("é", 2), "");
-        assert_eq!(written("anything", 1), "");
+        assert_eq!(write_message("rank 3\nis gone", 64), "rank 3 is gone");
+        assert_eq!(write_message("rank", 3), "ra");
+        assert_eq!(write_message("é", 2), "");
+        assert_eq!(write_message("anything", 1), "");
     }
 }

@@ -32,20 +32,21 @@ pub unsafe extern "C" fn tributary_prepare(
     // `operation` is valid during this call: the header's rule on pointers.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
     let combining = Kept::of(operation.combining());
-    let problem = match (communicator.joined(), operation.operation(combining.combiner())) {
-        (Ok(communicator), Ok(operation)) => {
-            // SAFETY: the header asks for cuts that are valid until the prepared operation is freed.
-            match unsafe { communicator.prepare(operation) } {
-                Ok(prepared) => {
-                    let request = CRequest::new(prepared.request(), combining.clone());
-                    return Box::into_raw(Box::new(CPrepared { prepared, request, combining }));
+    let problem =
+        match (communicator.communicator_joined(), operation.operation(combining.combiner())) {
+            (Ok(communicator), Ok(operation)) => {
+                // SAFETY: the header asks for cuts that are valid until the prepared operation is freed.
+                match unsafe { communicator.prepare(operation) } {
+                    Ok(prepared) => {
+                        let request = CRequest::new(prepared.request(), combining.clone());
+                        return Box::into_raw(Box::new(CPrepared { prepared, request, combining }));
+                    }
+                    Err(error) => Problem::Failed(error),
                 }
-                Err(error) => Problem::Failed(error),
             }
-        }
-        (Err(problem), _) => problem,
-        (_, Err(error)) => Problem::Unknown(error),
-    };
+            (Err(problem), _) => problem,
+            (_, Err(error)) => Problem::Unknown(error),
+        };
     problem.report();
     ptr::null_mut()
 }

@@ -9,7 +9,7 @@ use tributary_client::report::{Report, WriteError, add_to_file};
 
 use crate::message;
 use crate::process::counters;
-use crate::texts::{give_away, given, knob};
+use crate::texts::{give_away, knob, slices_of};
 use crate::times;
 
 /// Why a report was not written.
@@ -33,7 +33,7 @@ pub extern "C" fn tributary_report_wanted() -> c_int {
 /// `len_bytes` is valid for writing during this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_report(len_bytes: *mut usize) -> *mut c_char {
-    let report = Report { times: times::measured(), ..counters().report() };
+    let report = Report { times: times::read_times(), ..counters().report() };
     let text = serde_json::to_vec(&report).expect("a report is plain data");
     // SAFETY: `len_bytes` is valid during this call: the header's rule on pointers.
     unsafe { give_away(text, len_bytes) }
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn tributary_report_publish(
     ranks: usize,
 ) -> c_int {
     // SAFETY: this function's contract is that of `given`.
-    let (texts, lengths) = unsafe { given(texts, len_bytes, ranks) };
+    let (texts, lengths) = unsafe { slices_of(texts, len_bytes, ranks) };
     let outcome = add_up(texts, lengths).and_then(|report| {
         let path = knob(&knobs::REPORT);
         if path == "-" { write_text(&report) } else { Ok(add_to_file(Path::new(&path), &report)?) }

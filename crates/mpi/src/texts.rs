@@ -25,7 +25,7 @@ pub(crate) unsafe fn give_away(text: Vec<u8>, len_bytes: *mut usize) -> *mut c_c
 /// # Safety
 /// `len_bytes` points to `ranks` lengths and `texts` to as many bytes as they add up to, both valid for as
 /// long as the slices are used.
-pub(crate) unsafe fn given<'a>(
+pub(crate) unsafe fn slices_of<'a>(
     texts: *const c_char,
     len_bytes: *const usize,
     ranks: usize,

@@ -8,7 +8,7 @@ use tributary_client::report::{PathTaken, TimeCells, Times};
 use tributary_client::{CollectiveKind, Settings, Switch};
 
 use crate::communicator::CCommunicator;
-use crate::done::{Done, done};
+use crate::done::{Done, describe_done};
 use crate::names::COperation;
 use crate::trace;
 
@@ -21,7 +21,7 @@ fn began_at() -> MutexGuard<'static, Option<Instant>> {
 }
 
 /// What was measured until now; `None` if nothing was to be.
-pub(crate) fn measured() -> Option<Times> {
+pub(crate) fn read_times() -> Option<Times> {
     let elapsed = (*began_at())?.elapsed();
     Some(CELLS.times(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)))
 }
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn tributary_count_time(
     // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed, and
     // `operation` is valid during this call: the header's rule on pointers.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
-    if let Some(Done { kind, path, len_bytes }) = done(communicator, operation) {
+    if let Some(Done { kind, path, len_bytes }) = describe_done(communicator, operation) {
         CELLS.add(kind, path, len_bytes, duration_ns);
     }
 }

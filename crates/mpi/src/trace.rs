@@ -10,7 +10,7 @@ use tributary_client::{CollectiveKind, knobs, machine_name};
 use tributary_workload::trace::{Measured, Path, Recorder};
 
 use crate::communicator::CCommunicator;
-use crate::done::done;
+use crate::done::describe_done;
 use crate::message;
 use crate::names::COperation;
 use crate::texts;
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn tributary_trace_add(
     // SAFETY: `communicator` came from `tributary_communicator_new` and was not freed, and
     // `operation` is valid during this call: the header's rule on pointers.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
-    if let Some(done) = done(communicator, operation) {
+    if let Some(done) = describe_done(communicator, operation) {
         let path = match done.path {
             PathTaken::InHost => Path::Host,
             PathTaken::InTree => Path::Tree,
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn tributary_trace_publish(
     ranks: usize,
 ) -> c_int {
     // SAFETY: this function's contract is that of `given`.
-    let (texts, _) = unsafe { texts::given(texts, len_bytes, ranks) };
+    let (texts, _) = unsafe { texts::slices_of(texts, len_bytes, ranks) };
     let path = PathBuf::from(texts::knob(&knobs::TRACE));
     let whole = [RECORDER.head().as_bytes(), texts].concat();
     let written = fs::write(&path, whole).map_err(|problem| WriteError { path, problem });

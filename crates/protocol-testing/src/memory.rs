@@ -102,7 +102,7 @@ impl NodeMemory {
         }
     }
 
-    fn held(&mut self, at: Place) -> &mut Held {
+    fn arena_of(&mut self, at: Place) -> &mut Held {
         self.arenas.get_mut(&at.arena).expect("places lie in living arenas")
     }
 }
@@ -130,7 +130,7 @@ impl Held {
     }
 
     /// Where a parked contribution begins.
-    fn parked(&self, at: Place) -> usize {
+    fn parked_offset(&self, at: Place) -> usize {
         let Lane::Parked(child) = at.lane else { panic!("an accumulator is no parking place") };
         assert!(at.slot < self.arena.slots && child.0 < self.arena.children);
         let place = usize::from(at.slot) * usize::from(self.arena.children) + usize::from(child.0);
@@ -151,7 +151,7 @@ impl Held {
             Source::Frame(bytes) => bytes,
             Source::Parked(place) => {
                 assert_eq!(place.arena, at.arena, "what is parked is its group's");
-                let source_at = self.parked(place);
+                let source_at = self.parked_offset(place);
                 &self.parked[source_at..][..shape.bytes()]
             }
         };
@@ -168,9 +168,9 @@ impl Payloads for NodeMemory {
         if let Some(order) = &mut self.order {
             order.park(at, incoming.len());
         }
-        let held = self.held(at);
+        let held = self.arena_of(at);
         assert!(incoming.len() <= held.payload_max_bytes(), "segments fit");
-        let first = held.parked(at);
+        let first = held.parked_offset(at);
         held.parked[first..][..incoming.len()].copy_from_slice(incoming);
     }
 
@@ -178,7 +178,7 @@ impl Payloads for NodeMemory {
         if let Some(order) = &mut self.order {
             order.begin(at, shape, incoming);
         }
-        let (target, source) = self.held(at).both(at, shape, incoming);
+        let (target, source) = self.arena_of(at).both(at, shape, incoming);
         accumulation(shape).begin(target, source);
     }
 
@@ -186,7 +186,7 @@ impl Payloads for NodeMemory {
         if let Some(order) = &mut self.order {
             order.fold(at, shape, incoming);
         }
-        let (target, source) = self.held(at).both(at, shape, incoming);
+        let (target, source) = self.arena_of(at).both(at, shape, incoming);
         accumulation(shape).fold(target, source);
     }
 
@@ -194,7 +194,7 @@ impl Payloads for NodeMemory {
         if let Some(order) = &mut self.order {
             order.finish(at, shape);
         }
-        let (target, _) = self.held(at).both(at, shape, Source::Frame(&[]));
+        let (target, _) = self.arena_of(at).both(at, shape, Source::Frame(&[]));
         accumulation(shape).finish(target);
     }
 
@@ -202,7 +202,7 @@ impl Payloads for NodeMemory {
         if let Some(order) = &mut self.order {
             order.store(at, incoming.len());
         }
-        let held = self.held(at);
+        let held = self.arena_of(at);
         assert!(incoming.len() <= held.payload_max_bytes(), "segments fit");
         let first = held.accumulator(at);
         held.accumulators[first..][..incoming.len()].copy_from_slice(incoming);

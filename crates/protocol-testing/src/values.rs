@@ -145,7 +145,12 @@ mod tests {
     use super::*;
 
     /// The reduction of `members` below one aggregator.
-    fn reduced(operator: Operator, datatype: Datatype, tag: u64, members: &[u32]) -> Vec<u8> {
+    fn reduce_members(
+        operator: Operator,
+        datatype: Datatype,
+        tag: u64,
+        members: &[u32],
+    ) -> Vec<u8> {
         let nodes = vec![members.iter().map(|member| Below::Member(*member)).collect()];
         let plan = OperationPlan::allreduce(operator, datatype, 8);
         TreeShape { nodes }.expected(&plan, tag, 3)
@@ -154,7 +159,7 @@ mod tests {
     #[test]
     fn a_double_or_missing_count_shows() {
         for (operator, datatype) in KERNELS.into_iter().take(6) {
-            let of = |members: &[u32]| reduced(operator, datatype, 7, members);
+            let of = |members: &[u32]| reduce_members(operator, datatype, 7, members);
             let honest = of(&[0, 1, 2]);
             assert_ne!(honest, of(&[0, 1, 1, 2]), "{operator:?} {datatype:?}");
             assert_ne!(honest, of(&[0, 2]), "{operator:?} {datatype:?}");
@@ -165,7 +170,8 @@ mod tests {
     #[test]
     fn the_order_of_additions_shows() {
         let differs = (0..50).any(|tag| {
-            let of = |members: [u32; 3]| reduced(Operator::Sum, Datatype::F64, tag, &members);
+            let of =
+                |members: [u32; 3]| reduce_members(Operator::Sum, Datatype::F64, tag, &members);
             of([0, 1, 2]) != of([2, 1, 0])
         });
         assert!(differs);

@@ -124,7 +124,7 @@ impl Node {
                 Ok(())
             }
             Role::ExternalReceiver { group } => {
-                let group = self.groups.installed(group);
+                let group = self.groups.group_mut(group);
                 group.handle_external_receiver_message(&mut self.outputs, header)
             }
             Role::Child { group, child } => {
@@ -168,7 +168,7 @@ impl Node {
         id: GroupId,
         take: impl FnOnce(&mut Group, &mut Outputs, &NodeState) -> Result<Consequence, GroupError>,
     ) -> Result<(), FrameError> {
-        let group = self.groups.installed(id);
+        let group = self.groups.group_mut(id);
         let was_waiting = group.awaits_parent();
         let taken = take(group, &mut self.outputs, &self.state);
         self.repeat_timer.update(was_waiting, group);
@@ -209,7 +209,7 @@ impl Node {
     /// find each of them stuck in turn.
     #[cold]
     fn give_up_parent(&mut self, id: GroupId) {
-        let Some(name) = self.groups.installed(id).parent_name().map(Box::<str>::from) else {
+        let Some(name) = self.groups.group_mut(id).parent_name().map(Box::<str>::from) else {
             return;
         };
         let is_below = |group: &&Group| group.parent_name() == Some(&*name);

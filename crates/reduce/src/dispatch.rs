@@ -78,8 +78,8 @@ fn by_operator<A: Arch>(operator: Operator, datatype: Datatype) -> Option<Functi
         }
         Operator::Min => arithmetic::<A, Min>(datatype),
         Operator::Max => arithmetic::<A, Max>(datatype),
-        Operator::MinLoc => located::<A, MinLoc>(datatype),
-        Operator::MaxLoc => located::<A, MaxLoc>(datatype),
+        Operator::MinLoc => located_functions::<A, MinLoc>(datatype),
+        Operator::MaxLoc => located_functions::<A, MaxLoc>(datatype),
         Operator::BitAnd => bitwise::<A, BitAnd>(datatype),
         Operator::BitOr => bitwise::<A, BitOr>(datatype),
         Operator::BitXor => bitwise::<A, BitXor>(datatype),
@@ -171,7 +171,7 @@ trait Located:
 impl Located for MinLoc {}
 impl Located for MaxLoc {}
 
-fn located<A: Arch, O: Located>(datatype: Datatype) -> Option<Functions> {
+fn located_functions<A: Arch, O: Located>(datatype: Datatype) -> Option<Functions> {
     Some(match datatype {
         Datatype::I16Index => elements::<A, Pair<i16>, O>(),
         Datatype::I32Index => elements::<A, Pair<i32>, O>(),

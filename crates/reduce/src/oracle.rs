@@ -90,7 +90,7 @@ macro_rules! pair {
         let wins = match $operator {
             Operator::MinLoc => value_of($source) < value_of($target),
             Operator::MaxLoc => value_of($source) > value_of($target),
-            _ => undefined($operator),
+            _ => panic_undefined($operator),
         };
         // A NaN is unequal to itself.
         let is_nan = |pair: &[u8]| value_of(pair).partial_cmp(&value_of(pair)).is_none();
@@ -121,7 +121,7 @@ macro_rules! complex {
         let result = match $operator {
             Operator::Sum => [left[0] + right[0], left[1] + right[1]],
             Operator::Product => $product(left, right),
-            _ => undefined($operator),
+            _ => panic_undefined($operator),
         };
         $target[..half].copy_from_slice(&result[0].to_le_bytes());
         $target[half..].copy_from_slice(&result[1].to_le_bytes());
@@ -168,7 +168,7 @@ macro_rules! integer_elements {
                 Operator::LogicalAnd => <$integer>::from(left != 0 && right != 0),
                 Operator::LogicalOr => <$integer>::from(left != 0 || right != 0),
                 Operator::LogicalXor => <$integer>::from((left != 0) != (right != 0)),
-                _ => undefined(operator),
+                _ => panic_undefined(operator),
             }
         }
     )*};
@@ -188,7 +188,7 @@ macro_rules! float_elements {
                 Operator::Min | Operator::Max if right.is_nan() => right,
                 Operator::Min => if right < left { right } else { left },
                 Operator::Max => if right > left { right } else { left },
-                _ => undefined(operator),
+                _ => panic_undefined(operator),
             }
         }
     )*};
@@ -243,6 +243,6 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     bytes.try_into().expect("an element's bytes were cut to its size")
 }
 
-fn undefined(operator: Operator) -> ! {
+fn panic_undefined(operator: Operator) -> ! {
     panic!("{} is not defined on this datatype", operator.name());
 }

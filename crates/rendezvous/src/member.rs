@@ -29,7 +29,7 @@ impl Member {
     ) -> Result<Self, RendezvousError> {
         let hub = Uninherited::new(connect(address, timeout)?);
         let mut member = Self { hub };
-        member.say_hello(rank, size, timeout).map_err(lost)?;
+        member.say_hello(rank, size, timeout).map_err(left_by_rank_0)?;
         member.receive(&mut [])?;
         Ok(member)
     }
@@ -48,15 +48,15 @@ impl Member {
             Ok(()) => self.receive(all),
             // Rank 0 ends an exchange without this part if another rank is gone. It has said so before it left.
             Err(problem) if has_closed(&problem) => match self.receive(all) {
-                Err(RendezvousError::Left { .. }) | Ok(()) => Err(lost(problem)),
+                Err(RendezvousError::Left { .. }) | Ok(()) => Err(left_by_rank_0(problem)),
                 told => told,
             },
-            Err(problem) => Err(lost(problem)),
+            Err(problem) => Err(left_by_rank_0(problem)),
         }
     }
 
     fn receive(&mut self, bytes: &mut [u8]) -> Result<(), RendezvousError> {
-        let answer = frame::receive_answer(&self.hub, bytes).map_err(lost)?;
+        let answer = frame::receive_answer(&self.hub, bytes).map_err(left_by_rank_0)?;
         answer.map_err(RendezvousError::Told)
     }
 }
@@ -65,7 +65,7 @@ fn has_closed(problem: &io::Error) -> bool {
     matches!(problem.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
-fn lost(problem: io::Error) -> RendezvousError {
+fn left_by_rank_0(problem: io::Error) -> RendezvousError {
     RendezvousError::Left { rank: 0, problem }
 }
 

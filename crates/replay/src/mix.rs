@@ -10,7 +10,7 @@ mod size;
 
 pub use file::{Mix, MixCommunicator, MixPhase};
 pub use read::read;
-pub use shipped::{names, shipped, text};
+pub use shipped::{names, read_shipped, text};
 
 #[cfg(test)]
 mod tests;

@@ -69,14 +69,14 @@ pub fn run(
     seed: u64,
 ) -> Result<Outcome, ReplayError> {
     check(preset, plan, workload)?;
-    let mut system = System::planned(preset, plan.clone(), seed, None);
+    let mut system = System::from_plan(preset, plan.clone(), seed, None);
     let parts = Parts::new(preset, workload, between, &mut system)?;
     let mut replay = Replay {
         system,
         preset,
         between,
         ranks: ranks(workload, seed),
-        outcome: Outcome::of(parts.trees(), parts.refused()),
+        outcome: Outcome::of(parts.trees(), parts.refused_count()),
         parts,
         moving: Vec::new(),
     };

@@ -72,7 +72,7 @@ fn a_program_that_computes_all_the_time_gains_nothing() {
 #[test]
 fn a_root_with_too_many_children_is_refused() {
     let mut preset = two_levels();
-    preset = preset::Tunable::shipped("edr-sharp")
+    preset = preset::Tunable::read_shipped("edr-sharp")
         .unwrap()
         .with(&[("aggregation.radix", 16.0)])
         .map(|narrow| Preset { fabric: preset.fabric, ..narrow })

@@ -13,7 +13,7 @@ use tributary_workload::Workload;
 const TREE: Between = Between::Tree { multicast: true, only: None };
 
 fn edr() -> Preset {
-    preset::shipped("edr-sharp").unwrap()
+    preset::read_shipped("edr-sharp").unwrap()
 }
 
 fn program(text: &str, ranks: u32, per_host: u32) -> Workload {
@@ -44,7 +44,7 @@ fn designs_compute_alike_and_runs_repeat() {
 #[test]
 fn without_computing_a_call_takes_what_the_benchmark_measures() {
     let mut quiet = edr();
-    quiet.noise = preset::shipped("loggp").unwrap().noise;
+    quiet.noise = preset::read_shipped("loggp").unwrap().noise;
     let lone = "[[phase]]\noperation = \"allreduce\"\nbytes = 8\n\
                 compute = { distribution = \"constant\", us = 50 }\n";
     for (processes, between, inter_host) in [
@@ -124,7 +124,7 @@ fn what_does_not_fit_is_refused_by_name() {
 #[test]
 fn shipped_mixes_run_and_the_tree_is_not_slower() {
     for name in mix::names() {
-        let mut workload = mix::shipped(name).unwrap().workload(64, 4).unwrap();
+        let mut workload = mix::read_shipped(name).unwrap().workload(64, 4).unwrap();
         workload.scripts[0].iterations = 5;
         let preset = edr();
         let plan = SystemPlan::new(&preset).unwrap();

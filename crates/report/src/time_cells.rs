@@ -61,7 +61,7 @@ impl Cell {
         }
     }
 
-    fn measured(&self) -> Option<Measured> {
+    fn sum_up(&self) -> Option<Measured> {
         let mut measured = Measured::default();
         for (bucket, calls) in self.calls.iter().enumerate() {
             let calls = calls.load(Ordering::Relaxed);
@@ -147,7 +147,7 @@ impl TimeCells {
             }
             for path in PathTaken::ALL {
                 for (class, cell) in self.kinds[kind as usize][path as usize].iter().enumerate() {
-                    if let Some(measured) = cell.get().and_then(|cell| cell.measured()) {
+                    if let Some(measured) = cell.get().and_then(|cell| cell.sum_up()) {
                         let paths = times.collectives.entry(kind).or_default();
                         let sizes = paths.entry(path).or_default();
                         sizes.insert(class_floor_bytes(class), measured);

@@ -179,7 +179,7 @@ impl Call {
     }
 
     /// What others can tell of it.
-    pub(super) fn called(self) -> Called {
+    pub(super) fn as_called(self) -> Called {
         Called::from_bits(self.0)
     }
 }
@@ -219,7 +219,7 @@ mod tests {
         let all = [behind(&[]), behind(&[sum]), behind(&[maximum]), behind(&[sum, maximum])];
         for (index, one) in all.iter().enumerate() {
             assert!(all[index + 1..].iter().all(|other| other != one), "{all:?}");
-            assert_eq!(one.called(), Call::BARRIER.called(), "the collective stays");
+            assert_eq!(one.as_called(), Call::BARRIER.as_called(), "the collective stays");
         }
         assert_ne!(behind(&[sum, maximum]), behind(&[maximum, sum]));
         let history = History::default().and(sum).and(maximum);
@@ -239,8 +239,8 @@ mod tests {
                     let flag = call.flag(step);
                     assert_eq!(Call::in_flag(flag, step), Some(call));
                     assert_eq!(Call::in_flag(flag, step + 64), None);
-                    assert_eq!(call.called(), Called { kind, kernel });
-                    assert_eq!(Called::from_bits(call.called().bits()), call.called());
+                    assert_eq!(call.as_called(), Called { kind, kernel });
+                    assert_eq!(Called::from_bits(call.as_called().bits()), call.as_called());
                 }
             }
         }

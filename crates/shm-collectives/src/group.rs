@@ -133,7 +133,7 @@ impl HostGroup {
     /// A rank was lost. The operation is over, its target undefined.
     pub fn poll(&mut self) -> Result<Poll<()>, Lost> {
         match self.advance() {
-            Ok(()) => self.liveness.known().map(Poll::Ready),
+            Ok(()) => self.liveness.check_known().map(Poll::Ready),
             Err(awaited) => {
                 self.check_failure_word()?;
                 if self.liveness.is_check_due() {
@@ -152,7 +152,7 @@ impl HostGroup {
         while let Err(awaited) = self.advance() {
             self.wait_for(awaited)?;
         }
-        self.liveness.known()
+        self.liveness.check_known()
     }
 
     /// Pauses as `waiter` says, at most until the operation in progress can go on. For callers that
@@ -219,7 +219,7 @@ impl HostGroup {
     fn adopt_shorter_broadcast(&mut self, awaited: Awaited) -> bool {
         // The fast path has no operation in progress. Its broadcasts say in their call how long they are.
         let (from, expected, operation) = match &self.running {
-            None if self.rings.call().called().kind == CallKind::Broadcast => {
+            None if self.rings.call().as_called().kind == CallKind::Broadcast => {
                 (awaited.peer, self.rings.broadcast_bytes(awaited.peer), None)
             }
             Some(Job::Staged(staged)) => match staged.as_awaited_broadcast() {

@@ -39,7 +39,7 @@ impl Liveness {
     }
 
     /// The failure that a check has found before; reads no shared memory.
-    pub(super) fn known(&self) -> Result<(), Lost> {
+    pub(super) fn check_known(&self) -> Result<(), Lost> {
         self.lost.map_or(Ok(()), Err)
     }
 
@@ -66,7 +66,7 @@ impl Liveness {
             let word = rings.segment.head().failure.0.load(Ordering::Acquire);
             self.lost = Lost::from_word(word);
         }
-        self.known()
+        self.check_known()
     }
 
     /// Whether all peers live that have not left the group.
@@ -96,8 +96,8 @@ impl Liveness {
         } else if self.has_ended(local_rank) {
             LostCause::Died
         } else if let Some(call) = disagreement::find(rings, awaited) {
-            let (with, own) = (rings.local_rank, rings.call().called());
-            LostCause::Disagrees { with, called: call.called(), with_called: own }
+            let (with, own) = (rings.local_rank, rings.call().as_called());
+            LostCause::Disagrees { with, called: call.as_called(), with_called: own }
         } else {
             self.lateness.note(rings, awaited);
             return Ok(());

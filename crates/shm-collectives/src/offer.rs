@@ -151,11 +151,11 @@ impl Offer {
         let draft = Draft::new(ranks)?;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create("tributary-host", flags)
-            .map_err(|errno| draft.refused("memfd_create", errno))?;
+            .map_err(|errno| draft.system_error("memfd_create", errno))?;
         let inode = draft.prepare(&file)?;
         // Nobody can shrink it under the others, which would kill them with SIGBUS.
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
-            .map_err(|errno| draft.refused("fcntl(F_ADD_SEALS)", errno))?;
+            .map_err(|errno| draft.system_error("fcntl(F_ADD_SEALS)", errno))?;
         let fd = u32::try_from(file.as_raw_fd()).expect("a descriptor is not negative");
         let Draft { ranks, size_bytes, nonce } = draft;
         let offer = Self { pid: std::process::id(), fd, ranks, size_bytes, inode, nonce };
@@ -266,7 +266,7 @@ impl Draft {
             Self { ranks, size_bytes: Layout::new(ranks).size_bytes() as u64, nonce: [0; 2] };
         let mut bytes = [0; 16];
         let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-            .map_err(|errno| draft.refused("getrandom", errno))?;
+            .map_err(|errno| draft.system_error("getrandom", errno))?;
         assert_eq!(filled, 16, "getrandom fills up to 256 bytes at once");
         draft.nonce =
             [0, 8].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes")));
@@ -276,20 +276,20 @@ impl Draft {
     /// Gives the file its size and its nonce; returns its inode.
     fn prepare(&self, file: &OwnedFd) -> Result<u64, OfferError> {
         rustix::fs::ftruncate(file, self.size_bytes)
-            .map_err(|errno| self.refused("ftruncate", errno))?;
+            .map_err(|errno| self.system_error("ftruncate", errno))?;
         let mut head = [0; 16];
         head[..8].copy_from_slice(&self.nonce[0].to_ne_bytes());
         head[8..].copy_from_slice(&self.nonce[1].to_ne_bytes());
-        let written =
-            rustix::io::pwrite(file, &head, 0).map_err(|errno| self.refused("pwrite", errno))?;
+        let written = rustix::io::pwrite(file, &head, 0)
+            .map_err(|errno| self.system_error("pwrite", errno))?;
         if written != head.len() {
-            return Err(self.refused("pwrite", Errno::NOSPC));
+            return Err(self.system_error("pwrite", Errno::NOSPC));
         }
-        let status = rustix::fs::fstat(file).map_err(|errno| self.refused("fstat", errno))?;
+        let status = rustix::fs::fstat(file).map_err(|errno| self.system_error("fstat", errno))?;
         Ok(status.st_ino)
     }
 
-    fn refused(&self, call: &'static str, errno: Errno) -> OfferError {
+    fn system_error(&self, call: &'static str, errno: Errno) -> OfferError {
         OfferError::System { call, errno, size_bytes: self.size_bytes }
     }
 }

@@ -208,7 +208,7 @@ impl PeerMemory {
     ) -> Result<(), Unmoved> {
         // SAFETY: `target` is valid for `len_bytes`, by this function's contract.
         unsafe { read(self.pids[peer as usize], address, target, len_bytes) }
-            .map_err(|errno| unmoved(peer, errno))
+            .map_err(|errno| why_unmoved(peer, errno))
     }
 
     /// Copies `len_bytes` at `source` to `address` of `peer`.
@@ -226,11 +226,11 @@ impl PeerMemory {
         // SAFETY: `source` is valid for `len_bytes`, and the peer expects the write, by this
         // function's contract.
         unsafe { write(self.pids[peer as usize], address, source, len_bytes) }
-            .map_err(|errno| unmoved(peer, errno))
+            .map_err(|errno| why_unmoved(peer, errno))
     }
 }
 
-fn unmoved(local_rank: u32, errno: Errno) -> Unmoved {
+fn why_unmoved(local_rank: u32, errno: Errno) -> Unmoved {
     match errno {
         Errno::SRCH => Unmoved::Lost(Lost { local_rank, cause: LostCause::Died }),
         _ => Unmoved::Refused,

@@ -42,7 +42,7 @@ impl HostGroup {
         // SAFETY: this function's contract is that of `start`.
         unsafe { self.start(*operation)? };
         if self.advance().is_ok() {
-            return self.liveness.known().map(|()| Posted::OwesNothing);
+            return self.liveness.check_known().map(|()| Posted::OwesNothing);
         }
         let owes_nothing = match &self.running {
             Some(Job::Staged(running)) => running.owes_nothing(),

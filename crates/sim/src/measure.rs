@@ -13,4 +13,4 @@ pub use host_based::HostRun;
 pub use host_memory::HostMemory;
 pub use samples::{Quartiles, Samples, Summary};
 pub use tree::{TreeBenchmark, TreeRun, is_refusal, spread_hosts};
-pub use tuned::tuned;
+pub use tuned::choose_algorithm;

@@ -68,7 +68,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 ///
 /// # Errors
 /// [`PresetError::Unknown`]. A test excludes the other errors.
-pub fn shipped(name: &str) -> Result<Preset, PresetError> {
+pub fn read_shipped(name: &str) -> Result<Preset, PresetError> {
     read(shipped_text(name)?)
 }
 
@@ -77,7 +77,7 @@ pub fn shipped(name: &str) -> Result<Preset, PresetError> {
 /// # Errors
 /// [`PresetError`].
 pub fn read(text: &str) -> Result<Preset, PresetError> {
-    complete(layers::merged(text, &shipped_text)?)
+    complete(layers::merge_layers(text, &shipped_text)?)
 }
 
 /// The preset of a complete table.
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn every_shipped_preset_reads() {
         for name in names() {
-            let preset = shipped(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let preset = read_shipped(name).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(preset.name, name);
         }
     }

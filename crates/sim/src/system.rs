@@ -61,7 +61,7 @@ impl<D: Data> System<D> {
     /// # Errors
     /// [`SystemError`].
     pub fn new(preset: &Preset, seed: u64, osos_per_job: Option<u32>) -> Result<Self, SystemError> {
-        Ok(Self::planned(preset, SystemPlan::new(preset)?, seed, osos_per_job))
+        Ok(Self::from_plan(preset, SystemPlan::new(preset)?, seed, osos_per_job))
     }
 
     /// The same with aggregators that can stream up to `terms`, in one tree.
@@ -76,21 +76,21 @@ impl<D: Data> System<D> {
     ) -> Result<Self, SystemError> {
         let StreamTerms { chunk_bytes, window } = terms;
         let limits = StreamLimits { trees: 1, window_max: window, chunk_bytes_max: chunk_bytes };
-        Ok(Self::made(preset, SystemPlan::new(preset)?, seed, osos_per_job, limits))
+        Ok(Self::build(preset, SystemPlan::new(preset)?, seed, osos_per_job, limits))
     }
 
     /// A system without streams, as planned before for this preset.
     #[must_use]
-    pub fn planned(
+    pub fn from_plan(
         preset: &Preset,
         plan: SystemPlan,
         seed: u64,
         osos_per_job: Option<u32>,
     ) -> Self {
-        Self::made(preset, plan, seed, osos_per_job, StreamLimits::NONE)
+        Self::build(preset, plan, seed, osos_per_job, StreamLimits::NONE)
     }
 
-    fn made(
+    fn build(
         preset: &Preset,
         plan: SystemPlan,
         seed: u64,

@@ -95,7 +95,7 @@ impl<D: Data> World<D> {
     /// Events processed so far.
     #[must_use]
     pub fn events(&self) -> u64 {
-        self.events.taken()
+        self.events.events_taken()
     }
 
     /// The network.
@@ -134,9 +134,9 @@ impl<D: Data> World<D> {
             Event::NodeTimer(aggregator) => self.node_timer(aggregator),
             Event::Emit(packet) => self.emit(packet),
             Event::Begin(member) => self.begin(member),
-            Event::Enter(rank) => self.entered(rank),
-            Event::Share(transfer) => self.shared(transfer),
-            Event::Resume(rank) => self.resumed(rank),
+            Event::Enter(rank) => self.start_collective(rank),
+            Event::Share(transfer) => self.receive_shared(transfer),
+            Event::Resume(rank) => self.resume(rank),
         }
         match self.fault.take() {
             Some(fault) => Err(fault),

@@ -6,7 +6,7 @@ use tributary_protocol::StreamTerms;
 use tributary_protocol::endpoint::OperationSpec;
 use tributary_sim::engine::Picos;
 use tributary_sim::fabric::Vertex;
-use tributary_sim::measure::{HostRun, TreeBenchmark, is_refusal, spread_hosts, tuned};
+use tributary_sim::measure::{HostRun, TreeBenchmark, choose_algorithm, is_refusal, spread_hosts};
 use tributary_sim::preset::{self, Preset};
 use tributary_sim::system::System;
 use tributary_sim::world::{RealPayload, Terms};
@@ -14,7 +14,7 @@ use tributary_wire::frame::Target;
 use tributary_wire::{Datatype, Operator};
 
 fn edr() -> Preset {
-    preset::shipped("edr-sharp").unwrap()
+    preset::read_shipped("edr-sharp").unwrap()
 }
 
 fn benchmark(hosts: u32) -> TreeBenchmark {
@@ -41,7 +41,7 @@ fn run_hash(seed: u64) -> u64 {
     let mut run = benchmark.set_up(&edr()).unwrap();
     let tree = [8, 700].map(|bytes| run.allreduce(bytes, 20).unwrap().summary());
     let hosts: Vec<Vertex> = spread_hosts(17, 128);
-    let algorithm = tuned(&edr(), CollectiveKind::Allreduce, 8, 128);
+    let algorithm = choose_algorithm(&edr(), CollectiveKind::Allreduce, 8, 128);
     let mut run = HostRun::set_up(&edr(), &hosts, algorithm, Some(seed)).unwrap();
     let host = [8, 4096].map(|bytes| run.allreduce(bytes, 20).unwrap().summary());
     hash(tree.into_iter().chain(host).flat_map(|summary| {
@@ -88,7 +88,7 @@ fn assert_sums_in(mut system: System<RealPayload>, terms: Terms, hosts: u32, ele
     };
     let begin = system.world.now();
     for &member in &members {
-        let at = system.world.skewed(begin);
+        let at = system.world.add_skew(begin);
         match terms.stream {
             Some(_) => system.world.start_stream(member, at, spec),
             None => system.world.start(member, at, spec),
@@ -161,7 +161,7 @@ fn host_us(preset: &Preset, bytes: usize) -> f64 {
     let mut run = HostRun::set_up(
         preset,
         &hosts,
-        tuned(preset, CollectiveKind::Allreduce, 8, hosts.len() as u32),
+        choose_algorithm(preset, CollectiveKind::Allreduce, 8, hosts.len() as u32),
         None,
     )
     .unwrap();
@@ -171,8 +171,8 @@ fn host_us(preset: &Preset, bytes: usize) -> f64 {
 #[test]
 fn latency_grows_with_every_cable_and_every_byte() {
     let mut longer = edr();
-    longer.trunk.propagation = longer.trunk.propagation.scaled(20.0);
-    longer.access.propagation = longer.access.propagation.scaled(20.0);
+    longer.trunk.propagation = longer.trunk.propagation.scale(20.0);
+    longer.access.propagation = longer.access.propagation.scale(20.0);
     for bytes in [8, 2048] {
         assert!(quiet_us(&longer, bytes) > quiet_us(&edr(), bytes));
         assert!(host_us(&longer, bytes) > host_us(&edr(), bytes));
@@ -188,7 +188,7 @@ fn latency_grows_with_every_cable_and_every_byte() {
 #[test]
 fn nothing_is_faster_than_its_link() {
     let bytes = 4 << 20;
-    for preset in [edr(), preset::shipped("hdr-streaming").unwrap()] {
+    for preset in [edr(), preset::read_shipped("hdr-streaming").unwrap()] {
         let least_us = bytes as f64 * preset.access.rate.byte_ps() / 1e6;
         assert!(quiet_us(&preset, bytes) > least_us);
         assert!(host_us(&preset, bytes) > least_us);
@@ -198,7 +198,7 @@ fn nothing_is_faster_than_its_link() {
 #[test]
 fn a_port_takes_no_more_packets_than_its_rate() {
     let mut slow = edr();
-    slow.switch.port_rate = slow.switch.port_rate.scaled(1e-3);
+    slow.switch.port_rate = slow.switch.port_rate.scale(1e-3);
     let gap_us = 1.0 / slow.switch.port_rate.value();
     // 4 KiB are 16 segments, each of which crosses the host's port downwards once.
     assert!(quiet_us(&slow, 4096) > 15.0 * gap_us);

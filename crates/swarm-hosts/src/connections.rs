@@ -106,7 +106,7 @@ impl Files {
     }
 
     /// What a child has after its first act; none if it gave up a file of the program.
-    pub(super) fn inherited(&self) -> Option<Vec<File>> {
+    pub(super) fn inherit(&self) -> Option<Vec<File>> {
         let marks = Marks::<MARK_WORDS>::new();
         let numbers = 0..self.open.len() as i32;
         numbers.filter(|it| self.marks.is_marked(*it)).for_each(|number| marks.mark(number));

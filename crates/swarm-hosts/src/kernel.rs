@@ -162,7 +162,7 @@ impl System<'_> {
 
     /// A rank forks a worker.
     pub(super) fn fork(&mut self, rank: u32) {
-        let Some(holds) = self.processes[rank as usize].files.inherited() else {
+        let Some(holds) = self.processes[rank as usize].files.inherit() else {
             return self.report(Violation::FileLost { rank });
         };
         for file in &holds {

@@ -25,8 +25,8 @@ impl System<'_> {
 
     pub(super) fn depart(&mut self, id: SeatId) {
         let (place, local) = (self.place(id), self.seat(id).local);
-        self.shared(place).departed[local] = true;
-        if local == 0 && self.shared(place).leader.is_some() {
+        self.shared_mut(place).departed[local] = true;
+        if local == 0 && self.shared_mut(place).leader.is_some() {
             self.leave_links(place);
         }
         self.wake_host(place);
@@ -70,7 +70,7 @@ impl System<'_> {
         let place = self.place(id);
         let leads = self.seat(id).local == 0;
         loop {
-            if self.shared(place).has_failed {
+            if self.shared_mut(place).has_failed {
                 return Err((None, Named::Nobody));
             }
             if leads {
@@ -142,7 +142,7 @@ impl System<'_> {
         .collect();
         let waits_for_host = !leads || matches!(step, Step::Reduce(_));
         for (local, rank) in may_be_missed {
-            let has_departed = self.shared(place).departed[local];
+            let has_departed = self.shared_mut(place).departed[local];
             let is_dead = !self.processes[rank as usize].is_alive;
             if has_departed && waits_for_host || is_dead && !has_departed {
                 return Err((Some(Failure::Known(place.1)), Named::Rank(rank)));
@@ -225,7 +225,7 @@ impl System<'_> {
     fn fail(&mut self, id: SeatId, failure: Option<Failure>, named: Named) {
         let place = self.place(id);
         let leads = self.seat(id).local == 0;
-        self.shared(place).has_failed = true;
+        self.shared_mut(place).has_failed = true;
         let mut named = named;
         if leads {
             // Even if another rank of the host has reported it, the host is at fault.

@@ -26,7 +26,7 @@ impl System<'_> {
                 self.tree.join(id.0, place.1, end.other());
                 leader.aggregator = Some(end);
             }
-            self.shared(place).leader = Some(leader);
+            self.shared_mut(place).leader = Some(leader);
             self.listen(rank, id.0);
         }
         self.begin_exchange(id);

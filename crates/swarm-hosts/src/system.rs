@@ -105,7 +105,7 @@ impl System<'_> {
         (id.0, self.seat(id).host)
     }
 
-    pub(super) fn shared(&mut self, (communicator, host): LeaderId) -> &mut Shared {
+    pub(super) fn shared_mut(&mut self, (communicator, host): LeaderId) -> &mut Shared {
         &mut self.communicators[communicator as usize].hosts[host as usize]
     }
 

@@ -31,14 +31,14 @@ impl World<'_> {
 
 fn code(seed: u64, frame: &[u8]) -> [u8; CODE_BYTES] {
     #[cfg(feature = "planted-bugs")]
-    let frame = covered(frame);
+    let frame = bytes_covered(frame);
     let absorb = |state: u64, byte: &u8| mix(state ^ u64::from(*byte));
     frame.iter().fold(mix(seed ^ KEY_SEED), absorb).to_le_bytes()
 }
 
 /// One of the bugs that the swarm has to find.
 #[cfg(feature = "planted-bugs")]
-fn covered(frame: &[u8]) -> &[u8] {
+fn bytes_covered(frame: &[u8]) -> &[u8] {
     use tributary_protocol::planted::{Bug, is_planted};
     let header_bytes = frame.len().min(tributary_wire::frame::HEADER_BYTES);
     if is_planted(Bug::CodeOfHeader) { &frame[..header_bytes] } else { frame }

@@ -6,7 +6,7 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use tributary_kernel_path::user_space::packets::{Checksum, packet, parsed};
+use tributary_kernel_path::user_space::packets::{Checksum, packet, parse};
 use tributary_kernel_path::user_space::{SentPacket, Verdict};
 use tributary_kernel_path::{Arrival, Counters, DatagramPath};
 use tributary_protocol::node::{FrameError, PortId};
@@ -140,7 +140,7 @@ impl World<'_> {
             self.link(link).windows.on_taken(&header.message);
         }
         for SentPacket { bytes, .. } in sent {
-            let parsed = parsed(&bytes);
+            let parsed = parse(&bytes);
             let (header, _) = frames::decode(parsed.frame).expect("the program sends frames");
             if parsed.to == MULTICAST_ADDRESS {
                 self.multicast_frame(node, header.edge.group, parsed.frame.to_vec());

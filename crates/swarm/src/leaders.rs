@@ -444,6 +444,6 @@ impl World<'_> {
 }
 
 /// What a leader says whose link to another has ended.
-const fn lost(host: u32) -> Abort {
+const fn member_lost(host: u32) -> Abort {
     Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(host) }
 }

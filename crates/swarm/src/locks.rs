@@ -125,7 +125,7 @@ impl Locks {
     }
 
     /// Groups that have a lock here, then those that wait for one.
-    pub(super) fn concerned(&self) -> impl Iterator<Item = (Epoch, bool)> {
+    pub(super) fn groups_concerned(&self) -> impl Iterator<Item = (Epoch, bool)> {
         let holders = self.holders.iter().map(|epoch| (*epoch, true));
         holders.chain(self.waiting.iter().map(|epoch| (*epoch, false)))
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use super::{given, place};
+use super::{dereference, place};
 use crate::abi::{BcastSpec, GatherSpec, ReduceSpec};
 use crate::collectives;
 use crate::communicator::{Group, find};
@@ -23,7 +23,7 @@ unsafe fn run<S>(
 ) -> c_int {
     let outcome = find(comm).and_then(|group| {
         // SAFETY: the rule on pointers.
-        let work = work(&group, unsafe { given(spec, "spec") }?)?;
+        let work = work(&group, unsafe { dereference(spec, "spec") }?)?;
         // SAFETY: as the caller promises.
         unsafe { work.run(&group) }
     });
@@ -46,7 +46,7 @@ unsafe fn start<S>(
         *handle = std::ptr::null_mut();
         let group = find(comm)?;
         // SAFETY: the rule on pointers.
-        let work = work(&group, unsafe { given(spec, "spec") }?)?;
+        let work = work(&group, unsafe { dereference(spec, "spec") }?)?;
         // SAFETY: as the caller promises.
         *handle = unsafe { request::start(group, work) }?;
         Ok(())

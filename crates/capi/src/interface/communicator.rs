@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use super::{given, place};
+use super::{dereference, place};
 use crate::abi::CommInitSpec;
 use crate::communicator::{COMMUNICATORS, Group, announce, find};
 use crate::context;
@@ -43,7 +43,7 @@ unsafe fn create(
     let comm = unsafe { place(comm, "comm") }?;
     *comm = std::ptr::null_mut();
     // SAFETY: the rule on pointers.
-    let spec = unsafe { given(spec, "spec") }?;
+    let spec = unsafe { dereference(spec, "spec") }?;
     let context = context::find(handle)?;
     // SAFETY: as the caller promises.
     let group = Arc::new(unsafe { Group::create(&context, spec) }?);

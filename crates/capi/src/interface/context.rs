@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_int, c_void};
 use std::sync::Arc;
 
-use super::{given, place};
+use super::{dereference, place};
 use crate::abi::{Caps, FEATURE_SAT, HIDE_ERRORS, InitSpec};
 use crate::communicator::COMMUNICATORS;
 use crate::context::{CONTEXTS, Context, announce, find};
@@ -23,7 +23,7 @@ use crate::report;
 pub unsafe extern "C" fn sharp_coll_init(spec: *const InitSpec, context: *mut Handle) -> c_int {
     // SAFETY: the rule on pointers.
     let checked =
-        unsafe { place(context, "context").and_then(|to| Ok((to, given(spec, "spec")?))) };
+        unsafe { place(context, "context").and_then(|to| Ok((to, dereference(spec, "spec")?))) };
     let (to, spec) = match checked {
         Ok(checked) => checked,
         Err(failure) => return status(Err(failure)),

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::{given, place};
+use super::{dereference, place};
 use crate::abi::{REG_FIELD_DMABUF_FD, RegParams};
 use crate::context::find;
 use crate::failure::{Failure, status};
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn sharp_coll_reg_mr_v2(
 ) -> c_int {
     // SAFETY: the contract of this function.
     let registered = unsafe {
-        let params = given(params, "params");
+        let params = dereference(params, "params");
         params.and_then(|params| register_for(context, buffer, length, Some(params), mr))
     };
     status(registered)

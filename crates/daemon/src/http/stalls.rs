@@ -24,7 +24,7 @@ impl<S> Unstalled<S> {
     }
 
     /// Passes an outcome of writing on, unless there has been none for too long.
-    fn bound<T>(
+    fn limit<T>(
         &mut self,
         context: &mut Context<'_>,
         outcome: Poll<io::Result<T>>,
@@ -59,16 +59,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Unstalled<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.bound(context, outcome)
+        self.limit(context, outcome)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.stream).poll_flush(context);
-        self.bound(context, outcome)
+        self.limit(context, outcome)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.bound(context, outcome)
+        self.limit(context, outcome)
     }
 }

@@ -31,7 +31,7 @@ impl BlockSums {
         Self { sums: [[0.0; LANES]; CUTS_MAX], cuts: 0 }
     }
 
-    pub(super) fn used(&self) -> &[[f64; LANES]] {
+    pub(super) fn filled_lanes(&self) -> &[[f64; LANES]] {
         &self.sums[..self.cuts]
     }
 }

@@ -169,7 +169,7 @@ impl<F: Format> Accumulator<F> {
             return false;
         }
         self.join(Class::Finite);
-        sums.used().iter().flatten().for_each(|&value| self.deposit_multiple(value));
+        sums.filled_lanes().iter().flatten().for_each(|&value| self.deposit_multiple(value));
         true
     }
 

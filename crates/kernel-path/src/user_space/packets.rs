@@ -75,7 +75,7 @@ pub struct Parsed<'a> {
 /// # Panics
 /// If a length or a checksum is wrong: the program sends no such packet.
 #[must_use]
-pub fn parsed(bytes: &[u8]) -> Parsed<'_> {
+pub fn parse(bytes: &[u8]) -> Parsed<'_> {
     assert_eq!(bytes[12..15], [8, 0, 0x45], "IPv4 without options");
     assert_eq!(usize::from(number(bytes, 16)), bytes.len() - 14, "length of the packet");
     assert_eq!(bytes[23], 17, "UDP");

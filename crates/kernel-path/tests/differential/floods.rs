@@ -53,10 +53,14 @@ fn what_is_refused_stores_nothing() {
             if shot.kind == Kind::Damaged {
                 members::damage(&mut random, &mut bytes);
             }
-            let before = program.stored();
+            let before = program.copy_slots();
             let (_, sent) = program.run(1, &bytes, false);
             assert!(sent.is_empty(), "seed {seed}, packet {number}: {:?}", shot.kind);
-            assert!(before == program.stored(), "seed {seed}, packet {number}: {:?}", shot.kind);
+            assert!(
+                before == program.copy_slots(),
+                "seed {seed}, packet {number}: {:?}",
+                shot.kind
+            );
             refused += 1;
         }
         assert!(tables.counters().completed > 0);
@@ -73,7 +77,7 @@ fn no_window_is_left() {
     tables.admit(Time(0), &group(4, &peers)).expect("there is a place");
     let mut random = Pcg64::seed_from_u64(1);
     let mut members = Members::new(1, 4);
-    let before = program.stored();
+    let before = program.copy_slots();
     let mut tried = 0;
     for _ in 0..20_000 {
         let mut shot = members.next(&mut random, &peers);
@@ -87,7 +91,7 @@ fn no_window_is_left() {
         assert_eq!((verdict, sent.len()), (Verdict::Drop, 0), "{ahead} ahead");
         tried += 1;
     }
-    assert!(before == program.stored());
+    assert!(before == program.copy_slots());
     assert_eq!(tables.counters(), Counters { refused: tried, ..Counters::default() });
 }
 
@@ -101,7 +105,7 @@ fn a_packet_for_another_node_of_the_group_passes() {
     let shot = std::iter::repeat_with(|| members.next(&mut random, &peers))
         .find(|shot| shot.kind == Kind::Honest)
         .expect("most are");
-    let before = program.stored();
+    let before = program.copy_slots();
     let own = node();
     for other in [
         SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, 201), own.port()),
@@ -110,7 +114,7 @@ fn a_packet_for_another_node_of_the_group_passes() {
         let bytes = packet(shot.from, other, members::hardware(0), shot.checksum, &shot.frame);
         assert_eq!(program.run(1, &bytes, false), (Verdict::Pass, Vec::new()), "{other}");
     }
-    assert!(before == program.stored());
+    assert!(before == program.copy_slots());
     assert_eq!(tables.counters(), Counters::default(), "another node's packet is not counted here");
     assert_ne!(hand(&program, false, &shot).0, Verdict::Pass, "its own is taken");
 }

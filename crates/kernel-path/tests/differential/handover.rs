@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use tributary_kernel_path::user_space::packets::{Checksum, HEAD_BYTES, packet, parsed};
+use tributary_kernel_path::user_space::packets::{Checksum, HEAD_BYTES, packet, parse};
 use tributary_kernel_path::user_space::{SentPacket, UserSpace, Verdict};
 use tributary_kernel_path::{Arrival, Counters, DatagramPath, Handover};
 use tributary_protocol::node::{Node, PortId};
@@ -239,7 +239,7 @@ impl World {
 
     fn receive_from_program(&mut self, sent: &SentPacket) {
         let frame = &sent.bytes[HEAD_BYTES..];
-        if parsed(&sent.bytes).to == path(parent_config().port).peer {
+        if parse(&sent.bytes).to == path(parent_config().port).peer {
             self.receive_at_parent(frame, Carrier::Datagram, true);
         } else {
             self.receive(frame, Carrier::Datagram);

@@ -21,7 +21,7 @@ use tributary_wire::Sequence;
 use tributary_wire::frame::Subscription;
 
 use crate::members::{self, Kind, Members};
-use crate::parent::{Parent, UPWARD, answered, parent_terms};
+use crate::parent::{Parent, UPWARD, parent_terms, result_of};
 use crate::{bytes_of, group, host, is_root, multicast_up_to, to_multicast};
 
 const RUNS: u64 = 40;
@@ -179,14 +179,14 @@ fn run(seed: u64, program: &mut Program, tables: &mut Tables, seen: &mut Seen) {
         for word in words {
             let sequence = word.sequence();
             let answers =
-                [user_tables.answered(in_user, sequence), tables.answered(in_kernel, sequence)];
+                [user_tables.result_of(in_user, sequence), tables.result_of(in_kernel, sequence)];
             assert_eq!(answers[0], answers[1], "{place}: results");
         }
         let frames: Vec<_> = sent.iter().map(members::sent_frame).collect();
         members.note(&frames);
         parent.note(&frames);
         seen.forwarded += frames.iter().filter(|(to, _)| *to == UPWARD).count() as u64;
-        if let Some(number) = answered(&shot).filter(|_| verdict != Verdict::Pass) {
+        if let Some(number) = result_of(&shot).filter(|_| verdict != Verdict::Pass) {
             members.note_complete(number);
             seen.results_from_parent += 1;
         }

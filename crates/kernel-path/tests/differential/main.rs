@@ -25,7 +25,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use tributary_kernel_path::user_space::packets::{Checksum, packet, parsed};
+use tributary_kernel_path::user_space::packets::{Checksum, packet, parse};
 use tributary_kernel_path::user_space::{UserSpace, Verdict};
 use tributary_kernel_path::{ChildTerms, GroupTerms, Multicast};
 use tributary_protocol::Time;
@@ -34,7 +34,7 @@ use tributary_wire::Sequence;
 use tributary_wire::frame::{EVERYONE, Header, Message, Subscription, Versions};
 
 use members::{Kind, Members, Shot};
-use parent::{Parent, UPWARD, answered, parent_address, parent_terms};
+use parent::{Parent, UPWARD, parent_address, parent_terms, result_of};
 use process::{PAYLOAD_MAX_BYTES, Process, Sent};
 use root::{EPOCH, GROUP, MULTICAST, capability, multicast_capability};
 
@@ -114,7 +114,7 @@ fn run(seed: u64, seen: &mut Seen) {
         if shot.kind == Kind::Damaged {
             // The process's own socket drops it.
             let mut bytes = bytes_of(&shot);
-            if parsed(&bytes).checksums.len() > 1 {
+            if parse(&bytes).checksums.len() > 1 {
                 // Damaged, it would look like one that is left to the network card.
                 continue;
             }
@@ -139,7 +139,7 @@ fn run(seed: u64, seen: &mut Seen) {
             }
         }
         assert!(!process.has_failed, "{place}: only the process judges members that disagree");
-        if let Some(number) = answered(&shot).filter(|_| expected.is_some()) {
+        if let Some(number) = result_of(&shot).filter(|_| expected.is_some()) {
             members.note_complete(number);
         }
         let (expected, _) = without_repeats(expected.unwrap_or_default());
@@ -248,10 +248,10 @@ fn bytes_of(shot: &Shot) -> Vec<u8> {
 /// Hands a shot to the program, and takes apart what it sends.
 fn hand(program: &UserSpace, has_multicast: bool, shot: &Shot) -> (Verdict, Vec<Sent>) {
     let bytes = bytes_of(shot);
-    let is_ambiguous = parsed(&bytes).checksums.len() > 1;
+    let is_ambiguous = parse(&bytes).checksums.len() > 1;
     let (verdict, sent) = program.run(interface(has_multicast, shot.child), &bytes, false);
     let frames = sent.iter().map(|sent| {
-        let parsed = parsed(&sent.bytes);
+        let parsed = parse(&sent.bytes);
         let to = members::sent_frame(sent).0;
         if to == EVERYONE {
             multicast::check(&parsed, &sent.bytes);

@@ -7,7 +7,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
 use tributary_kernel_path::coverage::{self, Fold};
 use tributary_kernel_path::user_space::SentPacket;
-use tributary_kernel_path::user_space::packets::{Checksum, HEAD_BYTES, parsed};
+use tributary_kernel_path::user_space::packets::{Checksum, HEAD_BYTES, parse};
 use tributary_protocol_testing::frames::{encode, part, sequence};
 use tributary_wire::frame::{Header, Message, Part, Shape};
 use tributary_wire::{Capability, ChildIndex, Datatype, Epoch, GroupId, OperationNumber, Operator};
@@ -76,7 +76,7 @@ pub(crate) fn damage(random: &mut impl Rng, packet: &mut [u8]) {
 /// The frame in a packet that the program sent, and the child that it is for, or the parent.
 pub(crate) fn sent_frame(sent: &SentPacket) -> Sent {
     let frame = &sent.bytes[HEAD_BYTES..];
-    if parsed(&sent.bytes).to == parent_address() {
+    if parse(&sent.bytes).to == parent_address() {
         return (UPWARD, frame.to_vec());
     }
     (ChildIndex(u16::from_le_bytes([frame[44], frame[45]])), frame.to_vec())

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddrV4;
 
-use tributary_kernel_path::user_space::packets::{Checksum, Parsed, packet, parsed};
+use tributary_kernel_path::user_space::packets::{Checksum, Parsed, packet, parse};
 use tributary_kernel_path::user_space::{SentPacket, UserSpace, Verdict};
 use tributary_kernel_path::{GroupTerms, PlaceId, Tables};
 use tributary_protocol::Time;
@@ -24,7 +24,7 @@ pub(crate) fn check(parsed: &Parsed<'_>, bytes: &[u8]) {
     assert_eq!(bytes[22], 8, "routers that it may cross");
 }
 
-fn served() -> (UserSpace, Tables, PlaceId) {
+fn groups_served() -> (UserSpace, Tables, PlaceId) {
     let peers: Vec<_> = (0..CHILDREN).map(|child| host(child, 4000 + child as u16)).collect();
     let (program, mut tables) = UserSpace::new();
     let terms = GroupTerms { multicast: Some(to_multicast(64)), ..group(2, &peers) };
@@ -62,7 +62,7 @@ fn barrier(program: &UserSpace, number: u32, interfaces: [u32; CHILDREN]) -> Vec
 /// The receivers of packets, and through which interface they go.
 fn receivers(sent: &[SentPacket]) -> Vec<(u16, u32)> {
     let child = |sent: &SentPacket| {
-        let parsed = parsed(&sent.bytes);
+        let parsed = parse(&sent.bytes);
         (u16::from_le_bytes([parsed.frame[44], parsed.frame[45]]), sent.interface)
     };
     sent.iter().map(child).collect()
@@ -71,7 +71,7 @@ fn receivers(sent: &[SentPacket]) -> Vec<(u16, u32)> {
 #[test]
 fn a_receiver_of_multicast_gets_no_copy() {
     use Subscription::{Below, Here, Nobody};
-    let (program, tables, place) = served();
+    let (program, tables, place) = groups_served();
     tables.subscribe(place, [Here, Below, Here, Nobody].into_iter());
     let sent = receivers(&barrier(&program, 0, [1; CHILDREN]));
     assert_eq!(sent, [(1, 1), (3, 1), (EVERYONE.0, 1)]);
@@ -82,7 +82,7 @@ fn a_receiver_of_multicast_gets_no_copy() {
 
 #[test]
 fn a_member_behind_another_interface_gets_a_copy() {
-    let (program, tables, place) = served();
+    let (program, tables, place) = groups_served();
     tables.subscribe(place, [Subscription::Here; CHILDREN].into_iter());
     let sent = receivers(&barrier(&program, 0, [1, 2, 1, 1]));
     assert_eq!(sent, [(1, 2), (EVERYONE.0, 1)]);
@@ -94,7 +94,7 @@ fn a_member_behind_another_interface_gets_a_copy() {
 #[test]
 fn each_behind_an_interface_of_its_own_gets_a_copy() {
     use Subscription::{Here, Nobody};
-    let (program, tables, place) = served();
+    let (program, tables, place) = groups_served();
     tables.subscribe(place, [Here; CHILDREN].into_iter());
     let sent = receivers(&barrier(&program, 0, [1, 2, 3, 4]));
     assert_eq!(sent, [(0, 1), (1, 2), (2, 3), (3, 4)]);
@@ -105,7 +105,7 @@ fn each_behind_an_interface_of_its_own_gets_a_copy() {
 
 #[test]
 fn multicast_that_nobody_receives_ends_and_comes_back() {
-    let (program, tables, place) = served();
+    let (program, tables, place) = groups_served();
     let mut number = 0;
     let mut is_multicast = || {
         number += 1;

@@ -136,7 +136,7 @@ impl Parent {
 }
 
 /// The segment that a result answers, if the shot is an honest one.
-pub(crate) fn answered(shot: &Shot) -> Option<u32> {
+pub(crate) fn result_of(shot: &Shot) -> Option<u32> {
     match Header::decode(&shot.frame).ok()?.message {
         Message::Result(part) if shot.child == PARENT && shot.kind == Kind::Honest => {
             Some(part.sequence.distance_from(sequence(0)))

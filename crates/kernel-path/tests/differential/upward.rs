@@ -5,7 +5,7 @@
 use std::net::SocketAddrV4;
 use std::sync::Mutex;
 
-use tributary_kernel_path::user_space::packets::{Checksum, HEAD_BYTES, packet, parsed};
+use tributary_kernel_path::user_space::packets::{Checksum, HEAD_BYTES, packet, parse};
 use tributary_kernel_path::user_space::{UserSpace, Verdict};
 use tributary_kernel_path::{Closed, Folded, GroupTerms, PlaceId, Tables};
 use tributary_protocol::Time;
@@ -202,7 +202,7 @@ fn run_program(
     let bytes = packet(from, node(), [number as u8; 12], Checksum::None, &encode(header, payload));
     let (verdict, sent) = program.run(1, &bytes, false);
     let sent =
-        sent.into_iter().map(|sent| (parsed(&sent.bytes).to, sent.bytes[HEAD_BYTES..].to_vec()));
+        sent.into_iter().map(|sent| (parse(&sent.bytes).to, sent.bytes[HEAD_BYTES..].to_vec()));
     Outcome { does, verdict: Some(verdict), sent: sent.collect(), taken: None, closed: None }
 }
 

@@ -91,7 +91,7 @@ impl Session {
             .receive::<Answer>()
             .map_err(|source| ExecError::Gone { socket: self.socket.clone(), source })?;
         match answer {
-            Some(Answer::Ended { status }) => Ok(Answer::ended(status)),
+            Some(Answer::Ended { status }) => Ok(Answer::exit_status_of(status)),
             Some(Answer::Refused { reason }) => Err(ExecError::Refused { reason }),
             None => Err(ExecError::Lost),
         }

@@ -82,7 +82,7 @@ impl Flight {
     }
 
     /// The request under a number that is in flight.
-    pub(super) fn requested(&self, sequence: Sequence) -> Option<&Part> {
+    pub(super) fn request_of(&self, sequence: Sequence) -> Option<&Part> {
         self.requests[self.place(sequence)].as_ref().filter(|part| part.sequence == sequence)
     }
 

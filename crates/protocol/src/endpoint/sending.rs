@@ -160,7 +160,7 @@ impl Endpoint {
 
     fn repeat(&self, repeat: Repeat) -> Transmit {
         let mut part =
-            *self.flight.requested(repeat.sequence).expect("what is repeated is in flight");
+            *self.flight.request_of(repeat.sequence).expect("what is repeated is in flight");
         part.retransmit.attempt = repeat.attempt;
         let operation = &self.operations[self.index_of(part.operation)];
         let body = Body { operation: part.operation, bytes: operation.bytes_of(part.segment) };

@@ -27,7 +27,7 @@ impl Groups {
     ///
     /// # Panics
     /// If there is no such group.
-    pub(super) fn installed(&mut self, id: GroupId) -> &mut Group {
+    pub(super) fn group_mut(&mut self, id: GroupId) -> &mut Group {
         self.groups[id.0 as usize].as_deref_mut().expect("the group is installed")
     }
 

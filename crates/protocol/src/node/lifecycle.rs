@@ -170,7 +170,7 @@ impl Node {
     pub fn handle_port_closed(&mut self, port: PortId) {
         let is_member = match self.outputs.role(port) {
             Role::Child { group, child } => {
-                !self.groups.installed(group).is_node(child) || planted_hooks::calls_nodes_members()
+                !self.groups.group_mut(group).is_node(child) || planted_hooks::calls_nodes_members()
             }
             _ => false,
         };
@@ -191,15 +191,15 @@ impl Node {
         let (group, lost) = match role {
             Role::Unbound | Role::Closing => return,
             Role::ExternalReceiver { group } => {
-                self.groups.installed(group).handle_external_receiver_closed();
+                self.groups.group_mut(group).handle_external_receiver_closed();
                 return;
             }
             Role::Parent { group } => {
-                let found = self.groups.installed(group);
+                let found = self.groups.group_mut(group);
                 (group, Err(found.handle_parent_closed(&mut self.outputs, reason)))
             }
             Role::Child { group, child } => {
-                (group, self.groups.installed(group).handle_child_closed(child, reason))
+                (group, self.groups.group_mut(group).handle_child_closed(child, reason))
             }
         };
         if let Err(abort) = lost {

@@ -21,7 +21,7 @@ impl Node {
 
     /// Lets a group wait for its tree's lock.
     pub(super) fn await_lock(&mut self, id: GroupId) {
-        let tree = self.groups.installed(id).stream_tree().expect("it has a pending stream");
+        let tree = self.groups.group_mut(id).stream_tree().expect("it has a pending stream");
         self.locks[usize::from(tree.0)].enqueue(id);
         self.serve_lock(tree);
     }
@@ -30,7 +30,7 @@ impl Node {
     pub(super) fn finish_stream(&mut self, id: GroupId, operation: OperationNumber) {
         self.outputs.stats.streams += 1;
         let tree = self.take_lock_back(id).expect("only a stream that runs finishes");
-        let group = self.groups.installed(id);
+        let group = self.groups.group_mut(id);
         if let Err(abort) = group.report_stream_end(&mut self.outputs, operation) {
             self.fail(id, abort);
         }
@@ -40,7 +40,7 @@ impl Node {
     /// Gives a free lock to the group that has waited longest.
     pub(super) fn serve_lock(&mut self, tree: TreeId) {
         while let Some((id, slots)) = self.locks[usize::from(tree.0)].take_turn() {
-            match self.groups.installed(id).start_stream(&mut self.outputs, slots) {
+            match self.groups.group_mut(id).start_stream(&mut self.outputs, slots) {
                 Ok(()) => return,
                 // The lock is free again at once. Looping instead of recursing bounds the stack.
                 Err(abort) => {
@@ -52,7 +52,7 @@ impl Node {
 
     /// Takes the slots from the group if it streams, and returns their tree.
     fn take_lock_back(&mut self, id: GroupId) -> Option<TreeId> {
-        let group = self.groups.installed(id);
+        let group = self.groups.group_mut(id);
         let tree = group.stream_tree()?;
         let slots = group.stop_stream(&mut self.outputs)?;
         self.locks[usize::from(tree.0)].give_back(slots);
@@ -61,7 +61,7 @@ impl Node {
 
     /// Takes a group that is being removed from the lock that it has or waits for. Returns that lock's tree.
     pub(super) fn leave_lock(&mut self, id: GroupId) -> Option<TreeId> {
-        let group = self.groups.installed(id);
+        let group = self.groups.group_mut(id);
         let tree = group.stream_tree()?;
         let lock = &mut self.locks[usize::from(tree.0)];
         lock.dequeue(id);

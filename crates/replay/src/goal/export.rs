@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tributary_algorithms::{Action, CollectiveKind, Landing, Order, Schedule, Shape, Unsupported};
 use tributary_sim::engine::Random;
-use tributary_sim::measure::tuned;
+use tributary_sim::measure::choose_algorithm;
 use tributary_sim::preset::Preset;
 use tributary_workload::goal::{CALC_MAX_NS, Goal, Operation, Task};
 use tributary_workload::{Call, Workload};
@@ -102,7 +102,7 @@ impl Writer {
             CollectiveKind::Allgather => call.bytes * ranks.len() as u64,
             _ => call.bytes,
         };
-        let algorithm = tuned(preset, call.kind, bytes as usize, ranks.len() as u32);
+        let algorithm = choose_algorithm(preset, call.kind, bytes as usize, ranks.len() as u32);
         let elements = bytes.div_ceil(4).max(1);
         let shape = Shape { ranks: ranks.len() as u32, elements, order: Order::Any };
         let tag = call.communicator as u32;

@@ -43,7 +43,7 @@ pub fn run(
             format!("1 to {has}, the hosts of `{}` without an aggregation node", preset.name);
         return Err(Refused::new("hosts", needed, allowed).into());
     }
-    let mut system = System::<NoPayload>::planned(preset, plan.clone(), seed, None);
+    let mut system = System::<NoPayload>::from_plan(preset, plan.clone(), seed, None);
     let hosts = system.compute_hosts().to_vec();
     let processes: Vec<_> = (0..ranks)
         .map(|rank| system.world.add_process(hosts[(rank / per_host.max(1)) as usize]))

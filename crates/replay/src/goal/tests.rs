@@ -17,7 +17,7 @@ const OVERHEAD_US: f64 = 1.5;
 const BYTE_US: f64 = 0.006;
 
 fn total_us(text: &str) -> Result<f64, ReplayError> {
-    let preset = preset::shipped("loggp").unwrap();
+    let preset = preset::read_shipped("loggp").unwrap();
     let plan = SystemPlan::new(&preset).unwrap();
     Ok(run(&preset, &plan, &goal::read(text).unwrap(), 1, 1)?.total_us())
 }
@@ -95,7 +95,7 @@ fn collective(kind: CollectiveKind, ranks: u32, bytes: u64) -> Workload {
 
 #[test]
 fn an_exported_collective_takes_as_long_as_itself() {
-    let preset = preset::shipped("loggp").unwrap();
+    let preset = preset::read_shipped("loggp").unwrap();
     let plan = SystemPlan::new(&preset).unwrap();
     for kind in CollectiveKind::ALL {
         for (ranks, bytes, within) in [(16, 8, 0.05), (13, 4096, 0.1)] {
@@ -117,7 +117,7 @@ fn an_exported_collective_takes_as_long_as_itself() {
 
 #[test]
 fn recursive_doubling_is_what_the_model_says() {
-    let preset = preset::shipped("loggp").unwrap();
+    let preset = preset::read_shipped("loggp").unwrap();
     let plan = SystemPlan::new(&preset).unwrap();
     let workload = collective(CollectiveKind::Allreduce, 64, 1024);
     let us = replay::run(&preset, &plan, &workload, &Between::Hosts, 1).unwrap().total_us;

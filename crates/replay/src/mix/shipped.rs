@@ -26,6 +26,6 @@ pub fn text(name: &str) -> Option<&'static str> {
 /// # Panics
 /// Never: a test reads them all.
 #[must_use]
-pub fn shipped(name: &str) -> Option<Mix> {
+pub fn read_shipped(name: &str) -> Option<Mix> {
     text(name).map(|text| read(text).expect("a mix of the program is in order"))
 }

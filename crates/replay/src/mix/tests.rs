@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn shipped_mixes_have_a_source_and_divide_into_ranks() {
     for name in names() {
-        let mix = shipped(name).unwrap();
+        let mix = read_shipped(name).unwrap();
         assert_eq!(mix.name, name);
         assert!(mix.source.len() > 20, "{name}: {}", mix.source);
         for ranks in [64, 1024, 16_384] {

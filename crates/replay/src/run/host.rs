@@ -1,7 +1,7 @@
 //! A call as a collective of hosts alone.
 
 use tributary_algorithms::CollectiveKind;
-use tributary_sim::measure::tuned;
+use tributary_sim::measure::choose_algorithm;
 use tributary_sim::preset::Preset;
 use tributary_sim::world::HostCollective;
 use tributary_workload::Call;
@@ -22,7 +22,7 @@ pub(super) fn operation(
         _ => call.bytes,
     };
     HostCollective {
-        algorithm: tuned(preset, call.kind, bytes as usize, parts.ranks(place)),
+        algorithm: choose_algorithm(preset, call.kind, bytes as usize, parts.ranks(place)),
         collective: call.kind.rooted_at(parts.root_of(place, call.root).host),
         elements: bytes.div_ceil(4).max(1),
         element_bytes: 4,

@@ -178,7 +178,7 @@ impl Parts {
         self.parts.iter().filter(|part| part.members.is_some()).count() as u32
     }
 
-    pub(super) fn refused(&self) -> u32 {
+    pub(super) fn refused_count(&self) -> u32 {
         self.refused
     }
 

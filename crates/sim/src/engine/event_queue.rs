@@ -164,7 +164,7 @@ impl<E: Copy> EventQueue<E> {
 
     /// Events taken so far.
     #[must_use]
-    pub fn taken(&self) -> u64 {
+    pub fn events_taken(&self) -> u64 {
         self.taken
     }
 

@@ -5,7 +5,7 @@ use tributary_algorithms::{Collective, CollectiveKind};
 use super::host_memory::HostMemory;
 use super::operation::{expect_all, sum_in_tree};
 use super::tree::PAUSE;
-use super::{Samples, tuned};
+use super::{Samples, choose_algorithm};
 use crate::engine::Picos;
 use crate::fabric::Vertex;
 use crate::preset::Preset;
@@ -77,7 +77,7 @@ impl FullHosts {
     /// # Errors
     /// [`SystemError`].
     pub fn set_up_as(&self, preset: &Preset, plan: SystemPlan) -> Result<FullRun, SystemError> {
-        let mut system = System::planned(preset, plan, self.seed.unwrap_or(0), None);
+        let mut system = System::from_plan(preset, plan, self.seed.unwrap_or(0), None);
         let hosts = system.compute_hosts();
         let Some(hosts) = hosts.get(..self.hosts as usize) else {
             let (needed, has) = (self.hosts, hosts.len() as u32);
@@ -156,7 +156,7 @@ impl FullRun {
         let begin = self.system.world.now() + PAUSE;
         let (hosts, processes) = (self.setting.hosts, self.setting.processes);
         (0..hosts * self.setting.groups.max(1))
-            .map(|_| (0..processes).map(|_| self.system.world.skewed(begin)).collect())
+            .map(|_| (0..processes).map(|_| self.system.world.add_skew(begin)).collect())
             .collect()
     }
 
@@ -241,7 +241,7 @@ impl FullRun {
         };
         let part_bytes = bytes.div_ceil(teams[0].len());
         let operation = HostCollective {
-            algorithm: tuned(
+            algorithm: choose_algorithm(
                 &self.preset,
                 CollectiveKind::Allreduce,
                 part_bytes,

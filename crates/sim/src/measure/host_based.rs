@@ -80,7 +80,7 @@ impl HostRun {
         };
         let world = &mut self.system.world;
         let begin = world.now() + PAUSE;
-        let starts: Vec<_> = (0..self.team.ranks()).map(|_| world.skewed(begin)).collect();
+        let starts: Vec<_> = (0..self.team.ranks()).map(|_| world.add_skew(begin)).collect();
         world.enter(&self.team, &operation, &starts)?;
         world.run()?;
         let finished = world.take_ranks_finished();

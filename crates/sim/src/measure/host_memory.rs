@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn blocks_tile_the_host_and_follow_its_sockets() {
-        let preset = preset::shipped("edr-sharp").unwrap();
+        let preset = preset::read_shipped("edr-sharp").unwrap();
         let host = HostMemory::new(&preset.memory, 28);
         assert_eq!((host.blocks(1).len(), host.blocks(1)[0].clone()), (1, 0..28));
         assert_eq!(host.blocks(2), [0..14, 14..28]);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_socket_gathers_faster_than_a_host_and_no_result_precedes_the_last_process() {
-        let preset = preset::shipped("edr-sharp").unwrap();
+        let preset = preset::read_shipped("edr-sharp").unwrap();
         let host = HostMemory::new(&preset.memory, 28);
         let mut starts = vec![Picos::ZERO; 28];
         assert!(host.gather(&(0..14), &starts, 8) < host.gather(&(0..28), &starts, 8));

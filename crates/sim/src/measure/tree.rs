@@ -207,7 +207,7 @@ impl TreeRun {
         let world = &mut self.system.world;
         let begin = world.now() + PAUSE;
         let starts: Vec<_> =
-            self.groups.iter().flatten().map(|&member| (member, world.skewed(begin))).collect();
+            self.groups.iter().flatten().map(|&member| (member, world.add_skew(begin))).collect();
         let firsts: Vec<MemberId> = self.groups.iter().map(|group| group[0]).collect();
         let is_first = |member| firsts.binary_search(&member).is_ok();
         let whose = |member| match goal {

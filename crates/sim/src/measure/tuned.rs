@@ -12,7 +12,12 @@ use crate::preset::{Library, Preset};
 /// A library's own choice is used for allreduce, reduce, broadcast, barrier and allgather, where it is an
 /// algorithm that [`Algorithm`] has. Else the preset's `radix` and `long_min` decide.
 #[must_use]
-pub fn tuned(preset: &Preset, kind: CollectiveKind, bytes: usize, ranks: u32) -> Algorithm {
+pub fn choose_algorithm(
+    preset: &Preset,
+    kind: CollectiveKind,
+    bytes: usize,
+    ranks: u32,
+) -> Algorithm {
     let of_library = match preset.software.library {
         Library::Tuned => None,
         Library::Mpich => mpich(kind, bytes, ranks),
@@ -110,7 +115,7 @@ mod tests {
     fn of_library(library: &str, kind: CollectiveKind, bytes: usize, ranks: u32) -> Algorithm {
         let text =
             format!("name = \"mine\"\nbase = \"edr\"\n[software]\nlibrary = \"{library}\"\n");
-        tuned(&preset::read(&text).unwrap(), kind, bytes, ranks)
+        choose_algorithm(&preset::read(&text).unwrap(), kind, bytes, ranks)
     }
 
     #[test]

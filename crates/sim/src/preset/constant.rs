@@ -84,7 +84,7 @@ impl<U> Constant<U> {
 
     /// The same, scaled, for what-if simulations.
     #[must_use]
-    pub fn scaled(&self, factor: f64) -> Self {
+    pub fn scale(&self, factor: f64) -> Self {
         Self { value: self.value * factor, source: self.source.clone(), unit: PhantomData }
     }
 }

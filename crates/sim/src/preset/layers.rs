@@ -12,7 +12,7 @@ pub(super) type Find<'a> = &'a dyn Fn(&str) -> Result<&'static str, PresetError>
 
 /// The tables of a preset file, laid over those of its base, which is complete before: so `without` takes
 /// a table away that came from any preset below.
-pub(super) fn merged(text: &str, find: Find<'_>) -> Result<Table, PresetError> {
+pub(super) fn merge_layers(text: &str, find: Find<'_>) -> Result<Table, PresetError> {
     let mut table = input::table(text)?;
     let base = table.remove("base");
     let without = table.remove("without");
@@ -25,7 +25,7 @@ pub(super) fn merged(text: &str, find: Find<'_>) -> Result<Table, PresetError> {
     let Value::String(base) = base else {
         return Err(Refused::new("base", base, "the name of a preset, in quotes").into());
     };
-    let mut below = merged(find(&base)?, find)?;
+    let mut below = merge_layers(find(&base)?, find)?;
     for name in names(without)? {
         if !below.get(&name).is_some_and(Value::is_table) {
             let tables: Vec<_> = below.iter().filter(|(_, value)| value.is_table()).collect();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     fn text(text: &str) -> Result<String, PresetError> {
-        merged(text, &find).map(|table| one_line(table.to_string()))
+        merge_layers(text, &find).map(|table| one_line(table.to_string()))
     }
 
     #[test]

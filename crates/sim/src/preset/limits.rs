@@ -227,7 +227,7 @@ fn within<U: Unit>(
     if range.contains(&constant.value()) {
         return Ok(());
     }
-    Err(refused(key, constant, &range, ""))
+    Err(out_of_range(key, constant, &range, ""))
 }
 
 /// A whole number in `range`.
@@ -239,10 +239,10 @@ fn whole<U: Unit>(
     if range.contains(&constant.value()) && constant.value().fract() == 0.0 {
         return Ok(());
     }
-    Err(refused(key, constant, &range, "a whole number, "))
+    Err(out_of_range(key, constant, &range, "a whole number, "))
 }
 
-fn refused<U: Unit>(
+fn out_of_range<U: Unit>(
     key: &str,
     constant: &Constant<U>,
     range: &RangeInclusive<f64>,

@@ -34,8 +34,8 @@ impl Tunable {
     ///
     /// # Errors
     /// [`PresetError::Unknown`].
-    pub fn shipped(name: &str) -> Result<Self, PresetError> {
-        Ok(Self { table: layers::merged(shipped_text(name)?, &shipped_text)? })
+    pub fn read_shipped(name: &str) -> Result<Self, PresetError> {
+        Ok(Self { table: layers::merge_layers(shipped_text(name)?, &shipped_text)? })
     }
 
     /// The constants whose source says that they were fitted.
@@ -87,10 +87,10 @@ mod tests {
 
     #[test]
     fn a_constant_is_replaced_and_only_that_one() {
-        let tunable = Tunable::shipped("edr").unwrap();
+        let tunable = Tunable::read_shipped("edr").unwrap();
         let preset = tunable.with(&[("switch.port_to_port", 123.0)]).unwrap();
         assert!((preset.switch.port_to_port.value() - 123.0).abs() < 1e-9);
-        let known = crate::preset::shipped("edr").unwrap();
+        let known = crate::preset::read_shipped("edr").unwrap();
         assert!((preset.trunk.rate.value() - known.trunk.rate.value()).abs() < 1e-9);
         assert!(tunable.with(&[("switch.nothing", 1.0)]).is_err());
         assert!(tunable.with(&[("switch.port_rate", 0.0)]).is_err(), "limits hold here, too");
@@ -99,7 +99,7 @@ mod tests {
     /// The machine of the published tables; docs/evidence/simulator-accuracy.md says what each is fitted to.
     #[test]
     fn few_constants_are_fitted() {
-        let fitted = Tunable::shipped("edr-sharp").unwrap().fitted();
+        let fitted = Tunable::read_shipped("edr-sharp").unwrap().fitted();
         assert!((1..=12).contains(&fitted.len()), "{}: {fitted:?}", fitted.len());
         let mut observations: Vec<_> = fitted.iter().map(|one| &one.observation).collect();
         observations.sort();

@@ -205,7 +205,7 @@ impl Layout {
     /// The tree that the manager would place on the fabric of a topology file: aggregators where the file puts
     /// them, or one at every switch if it names none.
     #[must_use]
-    pub fn described(fabric: &Fabric, graph: &Graph) -> Self {
+    pub fn describe_fabric(fabric: &Fabric, graph: &Graph) -> Self {
         let mut named: Vec<(String, Vertex)> = fabric
             .aggregation_nodes()
             .filter_map(|(name, at)| Some((name.to_owned(), graph.find(&fabric.vertex(at).name)?)))
@@ -283,7 +283,7 @@ impl Layout {
             let at = fabric.find(name).expect("the host was just listed");
             fabric.add_aggregation_node(name, at).expect("hosts' names differ");
         }
-        Ok(Self { is_beside_ranks: true, ..Self::described(&fabric, graph) })
+        Ok(Self { is_beside_ranks: true, ..Self::describe_fabric(&fabric, graph) })
     }
 
     /// Whether hosts with an aggregator run ranks as well.

@@ -24,7 +24,7 @@ impl SystemPlan {
     /// [`SystemError`].
     pub fn new(preset: &Preset) -> Result<Self, SystemError> {
         let (wiring, layout) = place_aggregators(preset)?;
-        Self::completed(preset, wiring, layout)
+        Self::complete(preset, wiring, layout)
     }
 
     /// The same without the aggregation nodes of the lowest `levels` levels, whose children go to the next
@@ -35,13 +35,13 @@ impl SystemPlan {
     pub fn without_lowest(preset: &Preset, levels: u32) -> Result<Option<Self>, SystemError> {
         let (wiring, layout) = place_aggregators(preset)?;
         match layout.and_then(|layout| layout.without_lowest(levels)) {
-            Some(layout) => Ok(Some(Self::completed(preset, wiring, Some(layout))?)),
+            Some(layout) => Ok(Some(Self::complete(preset, wiring, Some(layout))?)),
             None => Ok(None),
         }
     }
 
     /// Puts the aggregators into switches or on hosts.
-    fn completed(
+    fn complete(
         preset: &Preset,
         wiring: Wiring,
         layout: Option<Layout>,
@@ -70,9 +70,9 @@ impl SystemPlan {
     ///
     /// # Errors
     /// [`SystemError`].
-    pub fn described(preset: &Preset, path: &str, text: &str) -> Result<Self, SystemError> {
-        let (wiring, layout) = described(preset, path, text)?;
-        Self::completed(preset, wiring, layout)
+    pub fn describe_fabric(preset: &Preset, path: &str, text: &str) -> Result<Self, SystemError> {
+        let (wiring, layout) = describe_fabric(preset, path, text)?;
+        Self::complete(preset, wiring, layout)
     }
 
     /// Hosts and switches of the fabric.
@@ -119,7 +119,7 @@ fn place_aggregators(preset: &Preset) -> Result<(Wiring, Option<Layout>), System
             let path = file.display().to_string();
             let text = fs::read_to_string(file)
                 .map_err(|fault| SystemError::File { path: path.clone(), fault })?;
-            return described(preset, &path, &text);
+            return describe_fabric(preset, &path, &text);
         }
     };
     let layout = match &preset.aggregation {
@@ -132,7 +132,7 @@ fn place_aggregators(preset: &Preset) -> Result<(Wiring, Option<Layout>), System
     Ok((wiring, layout))
 }
 
-fn described(
+fn describe_fabric(
     preset: &Preset,
     path: &str,
     text: &str,
@@ -149,7 +149,7 @@ fn described(
         Some(AggregationNodes { beside_ranks: Some(beside), .. }) => {
             Some(Layout::described_beside_ranks(&fabric, &graph, beside)?)
         }
-        Some(_) => Some(Layout::described(&fabric, &graph)),
+        Some(_) => Some(Layout::describe_fabric(&fabric, &graph)),
     };
     Ok((Wiring::Graph(graph), layout))
 }

@@ -77,7 +77,7 @@ impl<D: Data> World<D> {
         self.ranks_finished.drain(..)
     }
 
-    pub(super) fn entered(&mut self, id: RankId) {
+    pub(super) fn start_collective(&mut self, id: RankId) {
         let now = self.events.now();
         self.ranks[id.index()].began_at = now;
         self.ranks[id.index()].has_entered = true;
@@ -215,7 +215,7 @@ impl<D: Data> World<D> {
     /// The receiver has asked for a rendezvous message that this rank sends.
     pub(super) fn message_taken(&mut self, id: RankId, label: Label, now: Picos) {
         if self.ranks[id.index()].graph.is_some() {
-            self.sent(id, label.node, now);
+            self.finish_rendezvous(id, label.node, now);
         } else {
             self.advance(id, now);
         }

@@ -115,7 +115,7 @@ impl<D: Data> World<D> {
     }
 
     /// A message through shared memory has arrived.
-    pub(super) fn shared(&mut self, id: TransferId) {
+    pub(super) fn receive_shared(&mut self, id: TransferId) {
         let now = self.events.now();
         let Transfer { from, to, .. } = self.transfers.at(id);
         self.message_begins(to, from, id, Some(now), now);

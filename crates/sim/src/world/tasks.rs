@@ -36,7 +36,7 @@ impl<D: Data> World<D> {
     }
 
     /// The rank begins, or its core has done what it did.
-    pub(super) fn resumed(&mut self, id: RankId) {
+    pub(super) fn resume(&mut self, id: RankId) {
         let now = self.events.now();
         let run = self.graph_of(id);
         match run.doing.take() {
@@ -65,13 +65,13 @@ impl<D: Data> World<D> {
             Task::Calculate(_) | Task::Receive { .. } => true,
         };
         if is_done {
-            self.done(id, node, now);
+            self.finish_node(id, node, now);
         }
     }
 
     /// The receiver has asked for the message of a rendezvous.
-    pub(super) fn sent(&mut self, id: RankId, node: u32, now: Picos) {
-        self.done(id, node, now);
+    pub(super) fn finish_rendezvous(&mut self, id: RankId, node: u32, now: Picos) {
+        self.finish_node(id, node, now);
         self.pick(id, now);
     }
 
@@ -98,7 +98,7 @@ impl<D: Data> World<D> {
         core::mem::take(&mut self.graph_of(id).graph.nodes[node as usize].ahead_of)
     }
 
-    pub(super) fn done(&mut self, id: RankId, node: u32, now: Picos) {
+    pub(super) fn finish_node(&mut self, id: RankId, node: u32, now: Picos) {
         let run = self.graph_of(id);
         run.left -= 1;
         run.ended_at = run.ended_at.max(now);

@@ -30,7 +30,7 @@ impl<D: Data> World<D> {
     }
 
     /// `at`, plus the random delay of a process that starts a collective.
-    pub fn skewed(&mut self, at: Picos) -> Picos {
+    pub fn add_skew(&mut self, at: Picos) -> Picos {
         let skew_ps = self.costs.noise.skew_ps;
         if skew_ps == 0.0 {
             return at;

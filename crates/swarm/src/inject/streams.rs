@@ -63,7 +63,7 @@ impl World<'_> {
     /// An aggregator, and a group that has or awaits a stream lock there.
     fn pick_stream(&self, pick: u32, holds: bool) -> Option<(u32, u32)> {
         let at_node = |(index, host): (usize, &crate::node_host::NodeHost)| -> Vec<(u32, Key)> {
-            let epochs = host.locks.concerned().filter(|(_, is_holder)| *is_holder == holds);
+            let epochs = host.locks.groups_concerned().filter(|(_, is_holder)| *is_holder == holds);
             let key = |epoch| host.installed.iter().find(|it| it.key.epoch == epoch);
             epochs.filter_map(|(epoch, _)| key(epoch).map(|it| (index as u32, it.key))).collect()
         };

@@ -7,7 +7,7 @@
 use tributary_reduce::oracle;
 use tributary_wire::frame::Abort;
 
-use super::lost;
+use super::member_lost;
 use crate::agenda::{Item, LeaderId};
 use crate::leader::{Collective, How, Kind, Message};
 use crate::world::World;
@@ -150,7 +150,7 @@ impl World<'_> {
                 Ok(Some(bytes))
             }
             Some(Message::Failed(abort)) => Err(abort),
-            Some(Message::Closed) => Err(told.unwrap_or(lost(from))),
+            Some(Message::Closed) => Err(told.unwrap_or(member_lost(from))),
             None => told.map_or(Ok(None), Err),
         }
     }

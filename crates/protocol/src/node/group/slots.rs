@@ -127,7 +127,7 @@ impl Slots {
         Place { arena: self.arena, slot: index as u16, lane: Lane::Accumulator }
     }
 
-    fn parked(&self, index: usize, child: ChildIndex) -> Place {
+    fn parking_place(&self, index: usize, child: ChildIndex) -> Place {
         Place { arena: self.arena, slot: index as u16, lane: Lane::Parked(child) }
     }
 
@@ -248,7 +248,7 @@ impl Slots {
         let accumulator = self.accumulator(index);
         let shape = self.slots[index].shape();
         if child.0 != self.slots[index].next_child {
-            payloads.park(self.parked(index, child), payload);
+            payloads.park(self.parking_place(index, child), payload);
             return;
         }
         if child.0 == 0 {
@@ -258,7 +258,7 @@ impl Slots {
         }
         let mut next = child.0 + 1;
         while usize::from(next) < children && self.slots[index].arrived.has(ChildIndex(next)) {
-            let parked = self.parked(index, ChildIndex(next));
+            let parked = self.parking_place(index, ChildIndex(next));
             payloads.fold(accumulator, shape, Source::Parked(parked));
             next += 1;
         }
