@@ -27,9 +27,10 @@ demo: build ## Run an MPI program with plain MPI and through the tree, side by s
 test: ## Run every test: style, Rust tests, MPI tests under both MPIs, Python tests, what is installed, lab tests
 	+@$(PYTHON) tools/parts.py test-style test-rust test-mpi test-python test-install test-lab
 
-test-style: kernel-tools ## Check format, lints (warnings denied), links of the documentation, structure of the crates
+test-style: kernel-tools ## Check format, lints (warnings denied), links of comments and documentation, structure of the crates
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --quiet --workspace --no-deps --document-private-items --locked
 	$(PYTHON) -m unittest discover --quiet --start-directory tools
 	$(PYTHON) tools/links.py
 	$(PYTHON) tools/words.py

@@ -13,7 +13,7 @@ pub enum Carrier {
     Multicast(DatagramPrices),
 }
 
-/// What datagrams cost beside [`Prices`](crate::prediction::Prices). Times in nanoseconds.
+/// What datagrams cost beside [`Prices`]. Times in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DatagramPrices {
     /// A core's time for each further copy that the same call sends.

@@ -6,7 +6,7 @@
 //! elements. [`step`] says what an executor must do and which steps may overlap. [`Algorithm`] lists
 //! the order in which each algorithm combines.
 //!
-//! [`prediction`] tells what a schedule takes on a [network](network), and [`model`] what multi-leader designs take.
+//! [`prediction`] tells what a schedule takes on a [`network`], and [`model`] what multi-leader designs take.
 //!
 //! Must not know: datatypes, operators, links, hosts. Start at [`Schedule::new`].
 #![no_std]

@@ -1,7 +1,7 @@
 //! Nonblocking operations, as C holds them.
 //!
 //! Two known clients take every answer of a test but 0 for success, so a request that failed is never over
-//! for a test: see [`test`].
+//! for a test: see [`test()`].
 
 use std::collections::VecDeque;
 use std::ffi::c_int;

@@ -2,7 +2,7 @@
 //! published, and how well they predict what they were not fitted to.
 //!
 //! Owns the observations and the fit. The preset says which constants are fitted; see
-//! [`Tunable`](tributary_sim::preset::Tunable).
+//! [`Tunable`].
 
 mod fit;
 mod observation;

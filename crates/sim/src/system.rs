@@ -116,7 +116,7 @@ impl<D: Data> System<D> {
     /// Forms a group of processes, each on its host. Members come in the order of `processes`.
     ///
     /// # Errors
-    /// [`SystemError`]; [`SetupError::Refused`] within it if the manager refuses the grant.
+    /// [`SystemError`]; [`SetupError::Refused`](crate::world::SetupError::Refused) within it if the manager refuses the grant.
     pub fn form(
         &mut self,
         processes: &[(ProcessId, Vertex)],

@@ -1,4 +1,4 @@
-//! Which path an operation would take, and why: the answer of [`Selection`](super::Selection), for
+//! Which path an operation would take, and why: the answer of [`Selection`], for
 //! people.
 
 use std::fmt;

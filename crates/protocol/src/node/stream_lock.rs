@@ -26,6 +26,10 @@
 //!
 //! This needs all groups with one [`TreeId`] to agree on which of two aggregators is above the other. The
 //! manager ensures that.
+//!
+//! [`Message::StreamRequest`]: tributary_wire::frame::Message::StreamRequest
+//! [`Message::StreamGrant`]: tributary_wire::frame::Message::StreamGrant
+//! [`Message::StreamDone`]: tributary_wire::frame::Message::StreamDone
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

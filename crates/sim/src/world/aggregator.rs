@@ -31,7 +31,7 @@ pub(super) struct Aggregator<D: Data> {
     pub(super) node: Node,
     pub(super) arenas: D::Arenas,
     pub(super) ports: Vec<Port>,
-    /// Requests that arrived before their slot was free; see [`World::defer`].
+    /// Requests that arrived before their slot was free.
     pub(super) deferred: Vec<(PortId, Frame<D::Piece>)>,
     pub(super) engines: Engines,
     /// When its timer goes off.

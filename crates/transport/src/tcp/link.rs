@@ -156,7 +156,7 @@ impl TcpLink {
         self.key = Some(key);
     }
 
-    /// As [`protect`](Self::protect), and codes also tell the order of each direction's frames, so that
+    /// As [`authenticate`](Self::authenticate), and codes also tell the order of each direction's frames, so that
     /// none counts twice or in another's place. Before this end has sent anything, and after it has
     /// received `received` frames, whose codes the caller has checked
     /// ([`AuthenticationKey::numbered`], from 0).
