@@ -141,7 +141,7 @@ fn all_ranks_fail_together() {
     run(client("out-of-band-fails", 3), 0);
     run(client("setting-of-one-rank", 3), 0);
     let mut command = client("no-nodes", 4);
-    command.env("TRIBUTARY_HOSTS", "2");
+    command.env("TRIBUTARY_HOSTS", "2").env("TRIBUTARY_FABRIC", "manager");
     run(command, 0);
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use tributary_algorithms::network::Network;
 use tributary_client::explain::{Case, Explanation, Measured, explain};
-use tributary_client::{CollectiveKind, NetworkChoice, Settings};
+use tributary_client::{CollectiveKind, FabricChoice, NetworkChoice, Settings};
 use tributary_tuning::{Method, Tuning};
 
 use crate::bench::sizes;
@@ -16,10 +16,6 @@ use crate::usage::UsageError;
 pub(crate) fn print(typed: &str, flags: &ConfigFlags, settings: Settings) -> anyhow::Result<()> {
     let (collective, len_bytes) = operation(typed)?;
     let tuning = settings.tuning.as_deref().map(Tuning::read).transpose()?.unwrap_or_default();
-    let has_manager = settings.manager.is_some();
-    // Without a manager communicators stay within one host, and there is nothing to explain.
-    let manager = settings.manager.clone().or_else(|| Some("assumed:0".to_owned()));
-    let settings = Settings { manager, ..settings };
     let case = Case {
         collective,
         len_bytes,
@@ -28,12 +24,7 @@ pub(crate) fn print(typed: &str, flags: &ConfigFlags, settings: Settings) -> any
         network: (!flags.one_kernel).then(|| network(flags, &settings)),
         nodes_in_kernel: flags.nodes_in_kernel,
     };
-    let mut explanation = explain(&settings, &tuning, case);
-    if !has_manager && case.hosts > 1 {
-        let note = "TRIBUTARY_MANAGER is not set: this is what holds with a manager, and without one \
-                    the operation is passed through";
-        explanation.reasons.push(note.to_owned());
-    }
+    let explanation = explain_here(settings, &tuning, case);
     let mut out = io::stdout().lock();
     if flags.json {
         writeln!(out, "{}", serde_json::to_string(&explanation)?)?;
@@ -47,6 +38,38 @@ pub(crate) fn print(typed: &str, flags: &ConfigFlags, settings: Settings) -> any
         writeln!(out, "\n{}", predicted_table(&explanation))?;
     }
     Ok(())
+}
+
+/// The answer with these settings, and what another fabric would change.
+fn explain_here(settings: Settings, tuning: &Tuning, case: Case) -> Explanation {
+    if settings.manager.is_some() || case.hosts == 1 {
+        return explain(&settings, tuning, case);
+    }
+    let fabric = settings.fabric;
+    let with_manager = Settings {
+        manager: Some("assumed:0".to_owned()),
+        fabric: FabricChoice::Manager,
+        ..settings.clone()
+    };
+    let with_manager = explain(&with_manager, tuning, case);
+    if fabric == FabricChoice::Job {
+        let mut explanation = explain(&settings, tuning, case);
+        if with_manager.path != explanation.path {
+            explanation
+                .reasons
+                .push(format!("With a manager its path would be {}", with_manager.path));
+        }
+        return explanation;
+    }
+    let mut explanation = with_manager;
+    let why = match fabric {
+        FabricChoice::Off => "TRIBUTARY_FABRIC is off",
+        FabricChoice::Job | FabricChoice::Manager => "TRIBUTARY_MANAGER is not set",
+    };
+    explanation.reasons.push(format!(
+        "{why}, so the operation is passed through: this is what holds with a manager"
+    ));
+    explanation
 }
 
 /// The kind of network that is named. Which one ranks would recognise, this machine can't tell.

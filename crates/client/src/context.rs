@@ -1,5 +1,6 @@
 //! What the processes of one job share: who is where, and the job's place at the manager.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde::{Deserialize, Serialize};
@@ -7,8 +8,10 @@ use tributary_wire::control::{JobAdmission, JobRequest};
 
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
 use crate::job::Job;
+use crate::job_fabric::{self, Unreachable};
 use crate::manager::{Lease, ManagerClient, ManagerError};
-use tributary_settings::{Settings, WaitChoice};
+use tributary_inter_host::{AddressError, own_address};
+use tributary_settings::{FabricChoice, Settings, WaitChoice};
 use tributary_shm_collectives::waiting::Policy;
 
 /// Aggregation nodes that an embedded fabric runs on the machine beside the ranks.
@@ -27,6 +30,8 @@ pub struct Context {
     /// Processes and threads of the job that want a core of this machine.
     busy: u32,
     pub(crate) job: Option<Job>,
+    /// Where the job makes direct links itself: this host's address for them, or why they can't be.
+    job_links: Option<Result<IpAddr, Unreachable>>,
     pub(crate) communicators: AtomicUsize,
     /// Communicators created so far.
     created: AtomicUsize,
@@ -49,23 +54,33 @@ pub enum OpenError {
 /// What rank 0 tells the others about the manager.
 #[derive(Serialize, Deserialize)]
 enum Admission {
+    /// A manager alone may join hosts, and none is named.
     NoManager,
+    /// The job joins its hosts itself.
+    ByJob,
+    /// Nothing may join hosts.
+    Off,
     Admitted(JobAdmission),
     Failed(String),
 }
 
 impl Context {
-    /// Opens the job's context. Collective over all its processes.
+    /// Opens the job's context. Collective over all its processes. What joins hosts is what rank 0's settings say.
     ///
     /// # Errors
     /// If a manager is named and doesn't admit the job, or the exchange fails; the same on all
     /// ranks.
-    pub fn open(world: &mut dyn Bootstrap, settings: Settings) -> Result<Self, OpenError> {
+    pub fn open(world: &mut dyn Bootstrap, mut settings: Settings) -> Result<Self, OpenError> {
         let machine = tributary_transport::machine::name();
         let machines = allgather_texts(world, &machine)?;
         let neighbours = machines.iter().filter(|name| **name == machine).count() as u32;
         let host = host_name(&machine, &machines, world.rank(), settings.hosts);
-        let job = open_job(world, &settings)?;
+        let (job, fabric) = open_job(world, &settings)?;
+        settings.fabric = fabric;
+        settings.manager = settings.manager.filter(|_| job.is_some());
+        let job_links = (job.is_none() && fabric == FabricChoice::Job)
+            .then(|| job_fabric::meet(world, &machines, settings.host_address))
+            .transpose()?;
         let busy = if settings.hosts > 1 { neighbours + EMBEDDED_NODES } else { neighbours };
         let policy = match settings.wait {
             WaitChoice::Auto => Policy::for_crowd(busy, cores_granted()),
@@ -80,6 +95,7 @@ impl Context {
             callers_take_turns: false,
             busy,
             job,
+            job_links,
             communicators: AtomicUsize::new(0),
             created: AtomicUsize::new(0),
             has_asked_group: AtomicBool::new(false),
@@ -136,6 +152,23 @@ impl Context {
         self.job.as_ref().is_some_and(|job| job.admission().authenticate_frames)
     }
 
+    /// Where other hosts reach this one.
+    ///
+    /// # Errors
+    /// If nothing tells that.
+    pub fn own_address(&self) -> Result<IpAddr, AddressError> {
+        match &self.job_links {
+            Some(Ok(address)) => Ok(*address),
+            _ => own_address(self.settings.host_address, self.settings.manager.as_deref()),
+        }
+    }
+
+    /// Why the job's hosts can't be joined by links that the job makes itself, in one line that names both ends and the
+    /// port; none if they can, or are not to be. The same on all ranks.
+    pub fn unreachable(&self) -> Option<&str> {
+        self.job_links.as_ref()?.as_ref().err().map(|Unreachable(problem)| problem.as_str())
+    }
+
     /// Takes a place for one more communicator, or says that there is none.
     pub(crate) fn reserve(&self) -> bool {
         // Relaxed: a bound, not a lock; nothing is published with it.
@@ -165,7 +198,11 @@ fn host_name(machine: &str, machines: &[String], rank: u32, hosts: u32) -> Strin
     format!("{machine}#{}", before * u64::from(hosts) / here)
 }
 
-fn open_job(world: &mut dyn Bootstrap, settings: &Settings) -> Result<Option<Job>, OpenError> {
+/// The job's place at the manager, if there is one; beside it, what else may join its hosts. Rank 0's settings decide.
+fn open_job(
+    world: &mut dyn Bootstrap,
+    settings: &Settings,
+) -> Result<(Option<Job>, FabricChoice), OpenError> {
     let client = settings
         .manager
         .as_deref()
@@ -176,7 +213,11 @@ fn open_job(world: &mut dyn Bootstrap, settings: &Settings) -> Result<Option<Job
     let mut admission = Admission::NoManager;
     if world.rank() == 0 {
         admission = match admit(&client, &request) {
-            Ok(None) => Admission::NoManager,
+            Ok(None) => match settings.fabric {
+                FabricChoice::Job => Admission::ByJob,
+                FabricChoice::Manager => Admission::NoManager,
+                FabricChoice::Off => Admission::Off,
+            },
             Ok(Some(granted)) => Admission::Admitted(lease.insert(granted).admission.clone()),
             Err(error) => Admission::Failed(error.to_string()),
         };
@@ -198,12 +239,18 @@ fn open_job(world: &mut dyn Bootstrap, settings: &Settings) -> Result<Option<Job
     if let Some(problem) = problems.into_iter().find(|problem| !problem.is_empty()) {
         return Err(OpenError::Manager(problem));
     }
-    Ok(match (admission, client) {
+    let fabric = match &admission {
+        Admission::ByJob => FabricChoice::Job,
+        Admission::Off => FabricChoice::Off,
+        _ => FabricChoice::Manager,
+    };
+    let job = match (admission, client) {
         (Admission::Admitted(admission), Ok(Some(manager))) => {
             Some(Job::new(manager, request, admission, lease))
         }
         _ => None,
-    })
+    };
+    Ok((job, fabric))
 }
 
 fn admit(

@@ -42,6 +42,7 @@ mod engine;
 mod exclusive;
 pub mod external_receiver;
 mod job;
+mod job_fabric;
 pub mod lines;
 pub mod manager;
 mod operation;
@@ -68,8 +69,8 @@ pub use tributary_algorithms::CollectiveKind;
 pub use tributary_inter_host::PairNumber;
 pub use tributary_report as report;
 pub use tributary_settings::{
-    BetweenHosts, ChannelChoice, Fallback, NetworkChoice, SettingError, Settings, SharpFailure,
-    Switch, TransportChoice, WaitChoice, knobs,
+    BetweenHosts, ChannelChoice, FabricChoice, Fallback, NetworkChoice, SettingError, Settings,
+    SharpFailure, Switch, TransportChoice, WaitChoice, knobs,
 };
 pub use tributary_shm_collectives::Combine;
 pub use tributary_transport::machine::name as machine_name;

@@ -14,7 +14,7 @@ use ranks::{ThreadRanks, on_all_ranks};
 use tributary_client::report::{CounterRegistry, PathKind};
 use tributary_client::{
     Blocks, Bootstrap, BootstrapError, Collective, CollectiveError, CollectiveKind, Communicator,
-    Context, Operation, Request, Settings, Verdict,
+    Context, FabricChoice, Operation, Request, Settings, Verdict,
 };
 use tributary_wire::{Datatype, Operator};
 
@@ -381,15 +381,44 @@ fn operations_are_counted_once_by_the_rank_that_counts() {
 }
 
 #[test]
-fn hosts_without_a_manager_are_refused_alike_on_all_ranks() {
-    on_all_ranks(4, |mut ranks| {
-        let settings = Settings { hosts: 2, ..settings() };
+fn hosts_that_nothing_may_join_are_refused_alike_on_all_ranks() {
+    for fabric in [FabricChoice::Manager, FabricChoice::Off] {
+        on_all_ranks(4, move |mut ranks| {
+            // Rank 0's word counts, whatever the others would like.
+            let fabric = if ranks.rank() == 0 { fabric } else { FabricChoice::Job };
+            let settings = Settings { hosts: 2, fabric, ..settings() };
+            let context = Arc::new(Context::open(&mut ranks, settings).unwrap());
+            let counters = CounterRegistry::default().open("world", 4, false);
+            let go_on = Arc::new(|| Verdict::GoOn);
+            let refused =
+                Communicator::create(&context, &mut ranks, &counters, go_on).err().unwrap();
+            assert!(refused.to_string().contains("spans 2 hosts"), "{refused}");
+        });
+    }
+}
+
+#[test]
+fn without_a_manager_the_job_joins_its_hosts_itself() {
+    let registry = Arc::new(CounterRegistry::default());
+    let seen = Arc::clone(&registry);
+    on_all_ranks(4, move |mut ranks| {
+        // A manager that rank 0 does not name is not asked for.
+        let manager = (ranks.rank() == 1).then(|| "127.0.0.1:1".to_owned());
+        let settings = Settings { hosts: 2, manager, ..settings() };
         let context = Arc::new(Context::open(&mut ranks, settings).unwrap());
-        let counters = CounterRegistry::default().open("world", 4, false);
+        assert_eq!(context.unreachable(), None);
+        assert!(context.own_address().unwrap().is_loopback(), "both hosts are on this machine");
+        let counters = registry.open("world", 4, ranks.rank() == 0);
         let go_on = Arc::new(|| Verdict::GoOn);
-        let refused = Communicator::create(&context, &mut ranks, &counters, go_on).err().unwrap();
-        assert!(refused.to_string().contains("spans 2 hosts"), "{refused}");
+        let joined = Communicator::create(&context, &mut ranks, &counters, go_on).unwrap();
+        assert!(!joined.is_on_one_host());
+        for _ in 0..5 {
+            // SAFETY: a barrier has no buffers.
+            unsafe { joined.run(&Operation::BARRIER) }.unwrap();
+        }
     });
+    let report = seen.report();
+    assert_eq!((report.direct, report.in_tree, report.passed_through), (5, 0, 0));
 }
 
 #[test]

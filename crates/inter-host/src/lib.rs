@@ -13,7 +13,10 @@ pub mod threads;
 mod tree;
 pub mod watch;
 
-pub use direct::{AddressError, DirectLinks, Identity, Listener, ListenerError, own_address};
+pub use direct::{
+    AddressError, DirectLinks, HostAddress, Identity, Listener, ListenerError, host_addresses,
+    own_address,
+};
 pub use failover::FailoverTree;
 pub use kernels::{Adapter, Kernels, PairNumber, kernel};
 pub use operation::{InterHost, InterHostOperation, needs_target, stream_part_bytes};

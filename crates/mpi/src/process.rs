@@ -1,6 +1,7 @@
 //! The process's context and counters, and the bootstrap through which it reaches the other ranks.
 
 use std::ffi::{c_int, c_void};
+use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -164,6 +165,15 @@ fn open(world: &mut Ranks<'_>) -> Result<Arc<Context>, NoContext> {
     if TAKE_TURNS.load(Ordering::Relaxed) {
         // SAFETY: the contract of `tributary_take_turns`, which was called.
         unsafe { context.callers_take_turns() };
+    }
+    if world.rank() == 0
+        && let Some(problem) = context.unreachable()
+    {
+        // Standard error may be closed; the report tells it, too.
+        let _ = writeln!(
+            io::stderr().lock(),
+            "tributary: {problem}; collectives between hosts are left to the underlying MPI"
+        );
     }
     Ok(Arc::new(context))
 }

@@ -9,6 +9,22 @@ pub(super) trait Choice: Copy + 'static {
     const NAMED: &[(&str, Self)];
 }
 
+/// What joins the hosts of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FabricChoice {
+    /// The manager, and where none is named direct links that the job makes itself.
+    Job,
+    /// The manager or nothing.
+    Manager,
+    /// Nothing.
+    Off,
+}
+
+impl Choice for FabricChoice {
+    const NAMED: &[(&str, Self)] =
+        &[("job", Self::Job), ("manager", Self::Manager), ("off", Self::Off)];
+}
+
 /// How a leader reaches its aggregation node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportChoice {

@@ -54,7 +54,18 @@ pub const MANAGER: Knob = Knob {
     default: "",
     unit: "",
     allowed: "HOST:PORT",
-    help: "the aggregation manager; without one, only communicators within one host are served",
+    help: "the aggregation manager; without one, hosts are joined by direct links that the job makes itself \
+           (TRIBUTARY_FABRIC)",
+};
+/// What joins the hosts of a job.
+pub const FABRIC: Knob = Knob {
+    name: "TRIBUTARY_FABRIC",
+    default: "job",
+    unit: "",
+    allowed: "job, manager, off",
+    help: "what joins the hosts of a job: job takes the manager, and where none is named direct links that the \
+           job makes itself; manager takes the manager or nothing; off takes nothing, so that communicators of \
+           several hosts are left to the underlying MPI",
 };
 /// Where the bearer token lies.
 pub const TOKEN_FILE: Knob = Knob {
@@ -262,7 +273,8 @@ pub const HOST_ADDRESS: Knob = Knob {
     default: "",
     unit: "",
     allowed: "an IP address",
-    help: "where other hosts reach this one; by default the address that the route to the manager has",
+    help: "where other hosts reach this one; by default the address that the route to the manager has, and \
+           without a manager the one on a network that all hosts of the job are on",
 };
 /// Datagrams beside TCP.
 pub const CHANNEL: Knob = Knob {
@@ -417,6 +429,7 @@ pub const LIBRARY_PATH: Knob = Knob {
 /// All of them, in the order in which they are printed.
 pub const KNOBS: &[&Knob] = &[
     &MANAGER,
+    &FABRIC,
     &TOKEN_FILE,
     &HOSTS,
     &OSOS,

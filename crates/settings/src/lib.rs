@@ -16,8 +16,8 @@ use tributary_tuning::AlgorithmChoice;
 use tributary_wire::StreamTerms;
 
 pub use self::choice::{
-    AvoidLosses, BetweenHosts, ChannelChoice, Fallback, NetworkChoice, SharpFailure, Switch,
-    TransportChoice, WaitChoice,
+    AvoidLosses, BetweenHosts, ChannelChoice, FabricChoice, Fallback, NetworkChoice, SharpFailure,
+    Switch, TransportChoice, WaitChoice,
 };
 pub use self::error::SettingError;
 use self::reader::Reader;
@@ -30,8 +30,10 @@ pub const SUB_PARTITIONS_MAX: u32 = 64;
 /// What the host library does for one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// `HOST:PORT` of the manager.
+    /// `HOST:PORT` of the manager; none where nothing may join hosts.
     pub manager: Option<String>,
+    /// What joins the hosts of a job.
+    pub fabric: FabricChoice,
     /// Where its token lies.
     pub token_file: Option<PathBuf>,
     /// How many hosts the ranks of one machine act as.
@@ -129,8 +131,11 @@ impl Settings {
             }
             read.number_unless(knob, "auto", 0..=u64::MAX)
         };
+        let fabric = read.choice(&knobs::FABRIC)?;
+        let manager = read.parsed(&knobs::MANAGER, reader::address)?;
         Ok(Self {
-            manager: read.parsed(&knobs::MANAGER, reader::address)?,
+            manager: manager.filter(|_| fabric != FabricChoice::Off),
+            fabric,
             token_file: read.path(&knobs::TOKEN_FILE),
             hosts: read.number(&knobs::HOSTS, 1..=1024)?,
             osos: read.number(&knobs::OSOS, 1..=1024)?,
@@ -195,10 +200,24 @@ mod tests {
     }
 
     #[test]
+    fn no_manager_is_asked_where_nothing_may_join_hosts() {
+        for (fabric, has_manager) in [("job", true), ("manager", true), ("off", false)] {
+            let set = |asked: &str| match asked {
+                "TRIBUTARY_MANAGER" => Some("10.0.0.1:7470".to_owned()),
+                "TRIBUTARY_FABRIC" => Some(fabric.to_owned()),
+                _ => None,
+            };
+            let settings = Settings::from_environment(set).unwrap();
+            assert_eq!(settings.manager.is_some(), has_manager, "{fabric}");
+        }
+    }
+
+    #[test]
     fn a_bad_value_is_named_with_what_is_allowed() {
         for (name, value) in [
             ("TRIBUTARY_HOSTS", "0"),
             ("TRIBUTARY_OSOS", "many"),
+            ("TRIBUTARY_FABRIC", "cluster"),
             ("TRIBUTARY_TRANSPORT", "pigeon"),
             ("TRIBUTARY_MANAGER", "nowhere"),
             ("TRIBUTARY_BETWEEN_HOSTS", "pigeon"),

@@ -11,7 +11,7 @@ use super::limits::AskedLimits;
 use super::losses::Avoided;
 use super::model::Model;
 use super::table::Table;
-use tributary_settings::{BetweenHosts, Fallback, LEADERS_MAX, Settings};
+use tributary_settings::{BetweenHosts, FabricChoice, Fallback, LEADERS_MAX, Settings};
 
 /// What rank 0 decides for all ranks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -107,6 +107,9 @@ impl Decision {
         let (opens_tree, opens_direct) = match (settings.between_hosts, basis) {
             (BetweenHosts::Tree, _) => (true, false),
             (BetweenHosts::Direct, _) => (false, true),
+            (BetweenHosts::Auto, basis) if is_joined_by_job(settings) => {
+                (basis == Basis::TreeOnly, basis != Basis::TreeOnly)
+            }
             // The figures are not of every collective; the others go through the tree.
             (BetweenHosts::Auto, Basis::Lab | Basis::Predicted) => (true, true),
             (BetweenHosts::Auto, Basis::TuningFile) if !table.is_empty() => {
@@ -170,7 +173,12 @@ impl Basis {
 
 /// Emulated hosts are there to show the tree, and have no network between them.
 fn are_real(settings: &Settings) -> bool {
-    settings.hosts == 1 && settings.manager.is_some()
+    settings.hosts == 1 && (settings.manager.is_some() || is_joined_by_job(settings))
+}
+
+/// Whether there is no manager to give a tree, but the job makes direct links itself.
+pub(super) fn is_joined_by_job(settings: &Settings) -> bool {
+    settings.manager.is_none() && settings.fabric == FabricChoice::Job
 }
 
 fn is_pair(settings: &Settings, hosts: Hosts) -> bool {

@@ -9,7 +9,7 @@ use tributary_algorithms::network::Network;
 use tributary_tuning::{AlgorithmChoice, Measurement, Method, Tuning};
 use tributary_wire::{Datatype, Operator};
 
-use super::decision::{Basis, Decision, Hosts, measurements};
+use super::decision::{Basis, Decision, Hosts, is_joined_by_job, measurements};
 use super::limits::Limits;
 use super::predicted::Candidate;
 use super::{DirectPath, Opened, Path, Selection, lab};
@@ -19,6 +19,12 @@ use tributary_settings::knobs::{
     ALLGATHER_MAX, BETWEEN_ALLGATHER_MAX, BETWEEN_REDUCE_SCATTER_MAX, BETWEEN_SCAN_MAX, Knob,
     REDUCE_SCATTER_MAX, SCAN_MAX,
 };
+
+/// Why there is no tree.
+const NO_TREE: &str = "No manager is named (TRIBUTARY_MANAGER), so there is no tree";
+/// What there is instead.
+const BY_JOB: &str = "No manager is named (TRIBUTARY_MANAGER), so the job joins its hosts by direct links \
+                      (TRIBUTARY_FABRIC); with a manager there would be a tree, too";
 
 /// An operation on a communicator that need not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,10 +111,15 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
     let hosts = Hosts { count: case.hosts, network: case.network, ranks };
     let decision = Decision::new(settings, tuning, hosts);
     let basis = decision.basis;
+    let lacks_tree = decision.opens_tree && is_joined_by_job(settings);
+    if lacks_tree && !decision.falls_back {
+        let reasons = vec![reason(basis, settings, case, false), NO_TREE.to_owned()];
+        return Explanation { path: "passed_through", reasons, ..Explanation::of(Path::Tree) };
+    }
     let opened = Opened {
-        tree: decision.opens_tree,
-        in_kernel: case.nodes_in_kernel,
-        direct_leaders: if decision.opens_direct {
+        tree: decision.opens_tree && !lacks_tree,
+        in_kernel: case.nodes_in_kernel && !lacks_tree,
+        direct_leaders: if decision.opens_direct || lacks_tree {
             decision.leaders_max(case.ranks_per_host)
         } else {
             0
@@ -117,12 +128,15 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
         ranks,
         is_in_host_order: true,
     };
-    let may_fall_back = decision.opens_tree && decision.falls_back;
+    let may_fall_back = opened.tree && decision.falls_back;
     let mut rows = measurements(basis, tuning);
     let mut selection = Selection::between_hosts(decision, opened);
     let rule = selection.table.rule(case.collective, case.len_bytes).copied();
     let mut reasons = vec![reason(basis, settings, case, rule.is_some())];
-    if basis == Basis::Lab && case.nodes_in_kernel {
+    if is_joined_by_job(settings) {
+        reasons.push(BY_JOB.to_owned());
+    }
+    if basis == Basis::Lab && opened.tree && case.nodes_in_kernel {
         rows = lab::inside_the_kernel(&rows);
         reasons.push(
             "The tree's aggregators are inside the kernel, which takes a third off short vectors"
@@ -213,6 +227,9 @@ fn reason(basis: Basis, settings: &Settings, case: Case, has_rule: bool) -> Stri
              machine; tributary tune measures this system"
                 .to_owned()
         }
+        Basis::Lab if is_joined_by_job(settings) => {
+            format!("The lab's figures have none of {name}: the cost model decides")
+        }
         Basis::Lab => format!("The lab's figures have none of {name}: it goes through the tree"),
         Basis::Predicted => {
             let network = case.network.map_or("", Network::name);
@@ -227,6 +244,9 @@ fn reason(basis: Basis, settings: &Settings, case: Case, has_rule: bool) -> Stri
         Basis::TreeOnly => "Streams (TRIBUTARY_STREAM_MIN) and external receivers \
              (TRIBUTARY_EXTERNAL_RECEIVER) need the tree"
             .to_owned(),
+        Basis::Unmeasured if is_joined_by_job(settings) => {
+            "Nothing was measured of emulated hosts (TRIBUTARY_HOSTS): the cost model decides".to_owned()
+        }
         Basis::Unmeasured if settings.hosts > 1 => {
             "Emulated hosts (TRIBUTARY_HOSTS) use the tree, to show it".to_owned()
         }
@@ -335,12 +355,43 @@ mod tests {
         let wide = explained(&[("TRIBUTARY_BETWEEN_ALLGATHER_MAX", "65535")], allgather, 2);
         assert_eq!(wide.path, "passed_through");
         assert!(wide.reasons[0].contains("TRIBUTARY_BETWEEN_ALLGATHER_MAX"), "{wide}");
-        let by_tree = explained(&[("TRIBUTARY_BETWEEN_HOSTS", "tree")], allgather, 2);
+        let manager = ("TRIBUTARY_MANAGER", "10.0.0.1:7470");
+        let by_tree = explained(&[manager, ("TRIBUTARY_BETWEEN_HOSTS", "tree")], allgather, 2);
         assert_eq!(by_tree.path, "passed_through");
         assert!(by_tree.reasons[0].contains("16384 bytes"), "{by_tree}");
         let direct = explained(&[("TRIBUTARY_BETWEEN_HOSTS", "direct")], allgather, 2);
         assert_eq!(direct.path, "direct");
-        let short = explained(&[("TRIBUTARY_BETWEEN_ALLGATHER_MAX", "65536")], allgather, 2);
-        assert_eq!(short.path, "in_tree");
+        let short = [
+            manager,
+            ("TRIBUTARY_BETWEEN_HOSTS", "tree"),
+            ("TRIBUTARY_BETWEEN_ALLGATHER_MAX", "65536"),
+        ];
+        assert_eq!(explained(&short, allgather, 2).path, "in_tree");
+    }
+
+    #[test]
+    fn without_a_manager_the_answer_says_so() {
+        let allreduce = CollectiveKind::Allreduce;
+        for (settings, hosts) in [(&[][..], 2), (&[], 8), (&[("TRIBUTARY_HOSTS", "4")], 4)] {
+            let by_job = explained(settings, allreduce, hosts);
+            assert_eq!(by_job.path, "direct", "{by_job}");
+            assert!(by_job.predicted.iter().all(|row| row.method == Method::Direct), "{by_job}");
+            let text = by_job.to_string();
+            assert!(
+                text.contains("TRIBUTARY_MANAGER") && text.contains("TRIBUTARY_FABRIC"),
+                "{text}"
+            );
+            assert!(!text.contains("use the tree"), "{text}");
+        }
+        // What needs the tree is carried without it, unless the tree was named or must not be replaced.
+        let stream = ("TRIBUTARY_STREAM_MIN", "65536");
+        assert_eq!(explained(&[stream], allreduce, 8).path, "direct");
+        for set in
+            [&[("TRIBUTARY_BETWEEN_HOSTS", "tree")][..], &[stream, ("TRIBUTARY_FALLBACK", "mpi")]]
+        {
+            let none = explained(set, allreduce, 8);
+            assert_eq!(none.path, "passed_through", "{none}");
+            assert!(none.reasons[1].contains("TRIBUTARY_MANAGER"), "{none}");
+        }
     }
 }

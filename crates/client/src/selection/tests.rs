@@ -93,12 +93,13 @@ fn hosts_of_one_kernel_are_told_from_hosts_of_a_network() {
 
 #[test]
 fn two_real_hosts_are_joined_directly_and_emulated_ones_by_the_tree() {
+    let by_manager = ("TRIBUTARY_FABRIC", "manager");
     let opens_tree = |hosts: usize, set: &[(&str, &str)]| decision(hosts, set).opens_tree;
     assert!(!opens_tree(2, &[MANAGER]));
     assert!(opens_tree(3, &[MANAGER]));
     assert!(opens_tree(8, &[MANAGER]));
     assert!(opens_tree(17, &[MANAGER]));
-    assert!(opens_tree(2, &[]));
+    assert!(opens_tree(2, &[by_manager]));
     assert!(opens_tree(2, &[MANAGER, ("TRIBUTARY_HOSTS", "2")]));
     assert!(opens_tree(2, &[MANAGER, ("TRIBUTARY_BETWEEN_HOSTS", "tree")]));
     assert!(!opens_tree(9, &[("TRIBUTARY_BETWEEN_HOSTS", "direct")]));
@@ -113,10 +114,29 @@ fn long_vectors_of_a_lab_go_as_was_measured_unless_the_tree_is_needed() {
     };
     let tree_alone = (true, false, None);
     assert_eq!(long_goes(&[MANAGER]), (true, true, Some(Method::Direct)));
-    assert_eq!(long_goes(&[]), tree_alone);
+    assert_eq!(long_goes(&[("TRIBUTARY_FABRIC", "manager")]), tree_alone);
     assert_eq!(long_goes(&[MANAGER, ("TRIBUTARY_HOSTS", "8")]), tree_alone);
     assert_eq!(long_goes(&[MANAGER, ("TRIBUTARY_STREAM_MIN", "65536")]), tree_alone);
     assert_eq!(long_goes(&[MANAGER, ("TRIBUTARY_BETWEEN_HOSTS", "tree")]), tree_alone);
+}
+
+#[test]
+fn without_a_manager_hosts_are_joined_directly_whatever_they_are() {
+    let opens = |decision: Decision| (decision.opens_tree, decision.opens_direct);
+    for set in [&[][..], &[("TRIBUTARY_HOSTS", "4")], &[("TRIBUTARY_AVOID_LOSSES", "all")]] {
+        assert_eq!([2, 3, 17].map(|hosts| opens(decision(hosts, set))), [(false, true); 3]);
+        assert_eq!(
+            [2, 3, 17].map(|hosts| opens(decision_in_a_lab(hosts, set))),
+            [(false, true); 3]
+        );
+    }
+    // The tree is what was asked for here.
+    for set in [("TRIBUTARY_BETWEEN_HOSTS", "tree"), ("TRIBUTARY_STREAM_MIN", "65536")] {
+        assert_eq!(opens(decision(8, &[set])), (true, false));
+    }
+    let without_tree = Opened { tree: false, ..opened(16) };
+    let path = Selection::between_hosts(decision(16, &[]), without_tree).path(&allreduce(2));
+    assert_eq!(path.method(), Some(Method::Direct));
 }
 
 #[test]
@@ -144,8 +164,8 @@ fn on_a_network_the_model_decides_and_names_the_radices() {
     assert_eq!(path(&[MANAGER], 2), direct(four_by_four()));
     let named = ("TRIBUTARY_DIRECT_ALGORITHM", "ring");
     assert_eq!(path(&[MANAGER, named], 2), direct(Algorithm::Ring));
-    // Emulated hosts and those without a manager show the tree.
-    assert_eq!(path(&[], 2), Path::Tree);
+    // Where a manager alone may join hosts and none is named, what would hold with one is the tree.
+    assert_eq!(path(&[("TRIBUTARY_FABRIC", "manager")], 2), Path::Tree);
     assert_eq!(path(&[MANAGER, ("TRIBUTARY_BETWEEN_HOSTS", "tree")], 2), Path::Tree);
 }
 

@@ -9,11 +9,25 @@ pub enum Unavailable {
     /// The launcher's world failed.
     #[error(transparent)]
     Bootstrap(#[from] BootstrapError),
-    /// Its ranks are on several hosts and no manager is named.
+    /// Its ranks are on several hosts, and nothing may join them.
+    #[error("spans {hosts} hosts, and nothing may join them (TRIBUTARY_FABRIC is off)")]
+    SwitchedOff {
+        /// How many.
+        hosts: u32,
+    },
+    /// Its ranks are on several hosts, what was asked for needs a tree, and no manager is named.
     #[error("spans {hosts} hosts, and no manager is named (TRIBUTARY_MANAGER)")]
     NoManager {
         /// How many.
         hosts: u32,
+    },
+    /// Its ranks are on several hosts that can't reach each other.
+    #[error("spans {hosts} hosts that can't all reach each other: {problem}")]
+    Unreachable {
+        /// How many.
+        hosts: u32,
+        /// Which hosts, where, and what the system says.
+        problem: String,
     },
     /// The manager refused a group, or did not answer.
     #[error("{0}")]

@@ -9,7 +9,7 @@ use super::agreement::{Unavailable, agree};
 use crate::bootstrap::{Bootstrap, allgather_texts};
 use crate::context::Context;
 use crate::placement::Placement;
-use tributary_inter_host::{DirectLinks, Identity, Listener, own_address};
+use tributary_inter_host::{DirectLinks, Identity, Listener};
 
 /// The first `leaders` ranks of every host listen and tell each other where; each meets those that have
 /// the same number on their hosts. Nobody connects before an operation needs it.
@@ -48,9 +48,7 @@ fn listen(context: &Context, placement: &Placement) -> Result<(Listener, SocketA
         let hosts = placement.hosts.len();
         return Err(format!("{hosts} hosts are more than {HOSTS_MAX} that can be joined directly"));
     }
-    let settings = &context.settings;
-    let address = own_address(settings.host_address, settings.manager.as_deref())
-        .map_err(|error| error.to_string())?;
+    let address = context.own_address().map_err(|error| error.to_string())?;
     Listener::bind(address).map_err(|error| error.to_string())
 }
 

@@ -1,7 +1,7 @@
 //! How the hosts of a communicator come to meet: by the methods that selection opens.
 
 use tributary_algorithms::network::Network;
-use tributary_settings::NetworkChoice;
+use tributary_settings::{FabricChoice, NetworkChoice};
 use tributary_tuning::Tuning;
 
 use super::agreement::{Unavailable, agree};
@@ -11,7 +11,6 @@ use crate::context::Context;
 use crate::engine::{InterHostMethods, StreamUse};
 use crate::placement::Placement;
 use crate::selection::{Decision, Hosts, Opened, Selection};
-use tributary_inter_host::own_address;
 
 /// What a communicator of several hosts has opened.
 pub(super) struct Joined {
@@ -33,6 +32,13 @@ pub(super) fn join(
     placement: &Placement,
     label: &str,
 ) -> Result<Joined, Unavailable> {
+    let hosts = placement.host_count();
+    if context.settings.fabric == FabricChoice::Off {
+        return Err(Unavailable::SwitchedOff { hosts });
+    }
+    if let Some(problem) = context.unreachable() {
+        return Err(Unavailable::Unreachable { hosts, problem: problem.to_owned() });
+    }
     let decision = decide(context, bootstrap, placement)?;
     let mut tree = None;
     let mut refusal = None;
@@ -40,6 +46,11 @@ pub(super) fn join(
         match tree::join(context, bootstrap, placement, label, decision.stream_min_bytes) {
             Ok(joined) => tree = Some(joined),
             Err(Unavailable::NotGranted(problem)) if decision.falls_back => refusal = Some(problem),
+            Err(error @ Unavailable::NoManager { .. })
+                if decision.falls_back && context.settings.fabric == FabricChoice::Job =>
+            {
+                refusal = Some(error.to_string());
+            }
             Err(error) => return Err(error),
         }
     }
@@ -49,7 +60,7 @@ pub(super) fn join(
         direct_leaders = decision.leaders_max(placement.local_ranks_min());
         links = direct::open(context, bootstrap, placement, direct_leaders)?;
     }
-    let (hosts, ranks) = (placement.hosts.len() as u32, placement.ranks());
+    let ranks = placement.ranks();
     let is_in_host_order = placement.is_in_host_order();
     let opened = Opened {
         tree: tree.is_some(),
@@ -97,12 +108,8 @@ fn decide(
 
 /// The kind of network that this host is on. One whose address can't be told is as one whose adapter says nothing.
 fn network_of(context: &Context) -> Network {
-    let settings = &context.settings;
-    match settings.network {
+    match context.settings.network {
         NetworkChoice::Named(network) => network,
-        NetworkChoice::Auto => {
-            let address = own_address(settings.host_address, settings.manager.as_deref());
-            network::recognise(address.ok())
-        }
+        NetworkChoice::Auto => network::recognise(context.own_address().ok()),
     }
 }

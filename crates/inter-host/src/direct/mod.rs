@@ -51,6 +51,7 @@ mod calls;
 mod contribution;
 mod failure;
 mod identity;
+mod interfaces;
 mod links;
 mod listener;
 mod options;
@@ -63,5 +64,6 @@ mod tests;
 
 pub use address::{AddressError, own_address};
 pub use identity::Identity;
+pub use interfaces::{HostAddress, host_addresses};
 pub use links::DirectLinks;
 pub use listener::{Listener, ListenerError};

@@ -1,0 +1,325 @@
+//! How the hosts of a job come to reach each other where no manager is named.
+//!
+//! Owns which address each host is reached at, and the trial whether it is. All of it is exchanged through the launcher's
+//! world, so that nothing has to be deployed or configured. Must not know communicators: each has listeners and a secret of
+//! its own ([`setup`](crate::setup)).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
+use tributary_inter_host::{HostAddress, host_addresses};
+
+use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts};
+
+/// Most addresses that a host tells.
+const ADDRESSES_MAX: usize = 16;
+/// An address, IPv4 as IPv6 has it, and the bits of its network.
+const ADDRESS_BYTES: usize = 17;
+/// How long another host may take to answer: a lost packet is sent again after one second, and once more after two.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(3500);
+/// Among so many hosts every pair is tried. Among more each tries those at distances of powers of two, so that the trial
+/// stays short.
+const ALL_PAIRS_MAX: usize = 64;
+
+/// Why hosts don't reach each other, in one line that is the same on all ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unreachable(pub(crate) String);
+
+/// The address at which the other hosts of the job reach this one, which they have tried. Collective; the outcome is a success
+/// on all ranks or on none.
+pub(crate) fn meet(
+    world: &mut dyn Bootstrap,
+    machines: &[String],
+    given: Option<IpAddr>,
+) -> Result<Result<IpAddr, Unreachable>, BootstrapError> {
+    let first_ranks = first_ranks(machines);
+    if first_ranks.len() == 1 {
+        return Ok(Ok(Ipv4Addr::LOCALHOST.into()));
+    }
+    let own = &machines[world.rank() as usize];
+    let is_own = |rank: &usize| machines[*rank] == *own;
+    let me = first_ranks.iter().position(is_own).expect("a rank's own machine is among all");
+    let offers = tell_addresses(world, &first_ranks, given)?;
+    let names: Vec<&str> = first_ranks.iter().map(|rank| short(&machines[*rank])).collect();
+    let addresses = match choose(&names, &offers) {
+        Ok(addresses) => addresses,
+        Err(problem) => return Ok(Err(Unreachable(problem))),
+    };
+    let is_trying = first_ranks[me] == world.rank() as usize;
+    let listener = is_trying.then(|| TcpListener::bind((addresses[me], 0)));
+    let mut problem = String::new();
+    let mut port = 0;
+    match listener.as_ref().map(|bound| bound.as_ref().map(TcpListener::local_addr)) {
+        Some(Ok(Ok(address))) => port = address.port(),
+        Some(Ok(Err(error))) => problem = cannot_listen(names[me], addresses[me], &error),
+        Some(Err(error)) => problem = cannot_listen(names[me], addresses[me], error),
+        None => {}
+    }
+    let mut ports = vec![0; 2 * world.size() as usize];
+    world.allgather(&u16::to_le_bytes(port), &mut ports)?;
+    let (ports, _) = ports.as_chunks();
+    let targets = first_ranks.iter().zip(&addresses);
+    let targets: Vec<SocketAddr> = targets
+        .map(|(rank, address)| SocketAddr::new(*address, u16::from_le_bytes(ports[*rank])))
+        .collect();
+    // A host that can't listen says so itself.
+    if is_trying && problem.is_empty() && targets.iter().all(|target| target.port() != 0) {
+        problem = try_others(me, &names, &targets).err().unwrap_or_default();
+    }
+    // Listeners stay until all have tried.
+    let problems = allgather_texts(world, &problem)?;
+    Ok(match problems.into_iter().find(|problem| !problem.is_empty()) {
+        Some(problem) => Err(Unreachable(problem)),
+        None => Ok(addresses[me]),
+    })
+}
+
+/// The lowest rank on each machine.
+fn first_ranks(machines: &[String]) -> Vec<usize> {
+    let mut seen = std::collections::HashSet::new();
+    (0..machines.len()).filter(|rank| seen.insert(machines[*rank].as_str())).collect()
+}
+
+/// A machine's name for people, without what tells apart machines of the same name.
+fn short(machine: &str) -> &str {
+    machine.rsplit_once('@').map_or(machine, |(name, _)| name)
+}
+
+fn cannot_listen(name: &str, address: IpAddr, error: &std::io::Error) -> String {
+    format!(
+        "host {name} can't listen at {address} for other hosts: {error} (TRIBUTARY_HOST_ADDRESS)"
+    )
+}
+
+/// The addresses of each machine, as its lowest rank has them.
+fn tell_addresses(
+    world: &mut dyn Bootstrap,
+    first_ranks: &[usize],
+    given: Option<IpAddr>,
+) -> Result<Vec<Vec<HostAddress>>, BootstrapError> {
+    let mut mine = [0; ADDRESSES_MAX * ADDRESS_BYTES];
+    let own = given.map_or_else(host_addresses, |address| vec![of_given(address)]);
+    for (room, known) in mine.chunks_exact_mut(ADDRESS_BYTES).zip(&own) {
+        let (address, bits) = room.split_at_mut(ADDRESS_BYTES - 1);
+        let v6 = match known.address {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        address.copy_from_slice(&v6.octets());
+        bits[0] = known.network_bits as u8;
+    }
+    let mut all = vec![0; mine.len() * world.size() as usize];
+    world.allgather(&mine, &mut all)?;
+    let of_rank = |rank: &usize| {
+        let (told, _) = all[*rank * mine.len()..][..mine.len()].as_chunks::<ADDRESS_BYTES>();
+        told.iter().filter_map(decode).collect()
+    };
+    Ok(first_ranks.iter().map(of_rank).collect())
+}
+
+/// The address that the user gave, with its network if it has one here.
+fn of_given(address: IpAddr) -> HostAddress {
+    let known = host_addresses().into_iter().find(|known| known.address == address);
+    let network_bits = if address.is_ipv4() { 32 } else { 128 };
+    known.unwrap_or(HostAddress { address, network_bits })
+}
+
+fn decode(told: &[u8; ADDRESS_BYTES]) -> Option<HostAddress> {
+    let [octets @ .., bits] = *told;
+    let address = Ipv6Addr::from(octets).to_canonical();
+    (bits > 0).then_some(HostAddress { address, network_bits: bits.into() })
+}
+
+/// The address of each host: those on the first network of host 0 that all are on. Where there is none, each host's first
+/// address of one family: the hosts may be on networks that are joined by routers.
+fn choose(names: &[&str], offers: &[Vec<HostAddress>]) -> Result<Vec<IpAddr>, String> {
+    // Bridges of containers have the same address on many hosts, and lead to none of them.
+    let is_unique = |known: &HostAddress| {
+        let has_it = |offer: &&Vec<HostAddress>| offer.iter().any(|it| it.address == known.address);
+        offers.iter().filter(has_it).count() == 1
+    };
+    let unique = |offer: &Vec<HostAddress>| offer.iter().copied().filter(is_unique).collect();
+    let offers: Vec<Vec<HostAddress>> = offers.iter().map(unique).collect();
+    if let Some(host) = offers.iter().position(Vec::is_empty) {
+        let name = names[host];
+        return Err(format!(
+            "host {name} has no address of its own for other hosts (TRIBUTARY_HOST_ADDRESS)"
+        ));
+    }
+    let all_with = |suits: &dyn Fn(&HostAddress) -> bool| -> Option<Vec<IpAddr>> {
+        let first =
+            |offer: &Vec<HostAddress>| offer.iter().find(|it| suits(it)).map(|it| it.address);
+        offers.iter().map(first).collect()
+    };
+    let shared = offers[0].iter().find_map(|known| all_with(&|it| it.shares_network(known)));
+    let found = shared
+        .or_else(|| all_with(&|it| it.address.is_ipv4()))
+        .or_else(|| all_with(&|it| it.address.is_ipv6()));
+    found.ok_or_else(|| {
+        "some hosts have addresses of IPv4 only, and others of IPv6 only (TRIBUTARY_HOST_ADDRESS)".to_owned()
+    })
+}
+
+/// The hosts that host `me` tries to reach.
+fn tried_by(me: usize, hosts: usize) -> Vec<usize> {
+    if hosts <= ALL_PAIRS_MAX {
+        return (0..hosts).filter(|host| *host != me).collect();
+    }
+    let distances =
+        (0..usize::BITS).map(|power| 1 << power).take_while(|distance| *distance < hosts);
+    distances.map(|distance| (me + distance) % hosts).collect()
+}
+
+/// Connects to other hosts, all at once, and says which does not answer. Nothing is sent: the kernel of the other host
+/// answers, whatever its process does.
+fn try_others(me: usize, names: &[&str], targets: &[SocketAddr]) -> Result<(), String> {
+    let told = |host: usize, problem: &dyn std::fmt::Display| {
+        let (own, other) = (targets[me].ip(), targets[host]);
+        let (name, other_name) = (names[me], names[host]);
+        format!(
+            "host {name} at {own} can't connect to host {other_name} at {}, port {}: {problem}",
+            other.ip(),
+            other.port()
+        )
+    };
+    let until = Instant::now() + ANSWER_TIMEOUT;
+    let mut waiting = Vec::new();
+    for host in tried_by(me, targets.len()) {
+        match start_connecting(targets[me].ip(), targets[host]) {
+            Ok(socket) => waiting.push((host, socket)),
+            Err(error) => return Err(told(host, &error)),
+        }
+    }
+    while let Some((first, _)) = waiting.first() {
+        let time = until.saturating_duration_since(Instant::now());
+        if time.is_zero() {
+            return Err(told(
+                *first,
+                &format_args!("no answer within {} s", ANSWER_TIMEOUT.as_secs()),
+            ));
+        }
+        let time =
+            Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+        let watch = |(_, socket)| PollFd::from_borrowed_fd(socket, PollFlags::OUT);
+        let mut watched: Vec<PollFd<'_>> = waiting
+            .iter()
+            .map(|(host, socket)| (host, std::os::fd::AsFd::as_fd(socket)))
+            .map(watch)
+            .collect();
+        match poll(&mut watched, Some(&time)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(told(*first, &error)),
+        }
+        let ready: Vec<bool> = watched.iter().map(|it| !it.revents().is_empty()).collect();
+        for ((host, socket), _) in waiting.iter().zip(&ready).filter(|(_, is_ready)| **is_ready) {
+            sockopt::socket_error(socket)
+                .unwrap_or_else(Err)
+                .map_err(|error| told(*host, &error))?;
+        }
+        let mut ready = ready.into_iter();
+        waiting.retain(|_| !ready.next().unwrap_or(false));
+    }
+    Ok(())
+}
+
+fn start_connecting(own: IpAddr, target: SocketAddr) -> Result<OwnedFd, Errno> {
+    let family = if own.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    match connect(&socket, &target) {
+        Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(socket),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offers(hosts: &[&[(&str, u32)]]) -> Vec<Vec<HostAddress>> {
+        let of_host = |host: &&[(&str, u32)]| {
+            let known = host.iter().map(|(address, network_bits)| HostAddress {
+                address: address.parse().unwrap(),
+                network_bits: *network_bits,
+            });
+            known.collect()
+        };
+        hosts.iter().map(of_host).collect()
+    }
+
+    fn chosen(hosts: &[&[(&str, u32)]]) -> Result<Vec<String>, String> {
+        let names = ["a", "b", "c"];
+        let addresses = choose(&names[..hosts.len()], &offers(hosts))?;
+        Ok(addresses.iter().map(IpAddr::to_string).collect())
+    }
+
+    #[test]
+    fn the_network_that_all_hosts_are_on_is_taken() {
+        let (a, b) =
+            ([("192.168.1.1", 24), ("10.0.0.1", 16)], [("10.0.9.2", 16), ("172.16.0.2", 12)]);
+        assert_eq!(chosen(&[&a, &b]).unwrap(), ["10.0.0.1", "10.0.9.2"]);
+        let v6 = [[("fd00::1", 64)], [("fd00::2", 64)]];
+        assert_eq!(chosen(&[&v6[0], &v6[1]]).unwrap(), ["fd00::1", "fd00::2"]);
+    }
+
+    #[test]
+    fn an_address_that_several_hosts_have_leads_to_none_of_them() {
+        let (a, b) =
+            ([("172.17.0.1", 16), ("10.0.0.1", 24)], [("172.17.0.1", 16), ("10.0.0.2", 24)]);
+        assert_eq!(chosen(&[&a, &b]).unwrap(), ["10.0.0.1", "10.0.0.2"]);
+        let bridge = [("172.17.0.1", 16)];
+        assert!(chosen(&[&a, &bridge]).unwrap_err().contains("host b has no address"));
+    }
+
+    #[test]
+    fn routed_hosts_have_their_first_addresses_of_one_family() {
+        let (a, b) = ([("fd00:1::1", 64), ("10.0.1.1", 24)], [("10.0.2.1", 24), ("fd00:2::1", 64)]);
+        assert_eq!(chosen(&[&a, &b]).unwrap(), ["10.0.1.1", "10.0.2.1"]);
+        let (only_v4, only_v6) = ([("10.0.1.1", 24)], [("fd00:2::1", 64)]);
+        assert!(chosen(&[&only_v4, &only_v6]).unwrap_err().contains("IPv6 only"));
+    }
+
+    #[test]
+    fn addresses_are_told_whole() {
+        for known in offers(&[&[("10.0.0.1", 24), ("fd00::1", 64)]]).remove(0) {
+            let mut told = [0; ADDRESS_BYTES];
+            let v6 = match known.address {
+                IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+                IpAddr::V6(v6) => v6,
+            };
+            told[..16].copy_from_slice(&v6.octets());
+            told[16] = known.network_bits as u8;
+            assert_eq!(decode(&told), Some(known));
+        }
+        assert_eq!(decode(&[0; ADDRESS_BYTES]), None);
+    }
+
+    #[test]
+    fn among_many_hosts_each_tries_a_few() {
+        assert_eq!(tried_by(1, 4), [0, 2, 3]);
+        let tried = tried_by(999, 1000);
+        assert_eq!((tried.len(), tried[0], tried[9]), (10, 0, 511));
+        assert!(!tried.contains(&999));
+    }
+
+    #[test]
+    fn a_port_that_nobody_listens_at_is_named_with_both_ends() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let open = listener.local_addr().unwrap();
+        assert_eq!(try_others(0, &["a", "b"], &[open, open]), Ok(()));
+        let closed = {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.local_addr().unwrap()
+        };
+        let problem = try_others(0, &["a", "b"], &[open, closed]).unwrap_err();
+        let named = format!(
+            "host a at 127.0.0.1 can't connect to host b at 127.0.0.1, port {}",
+            closed.port()
+        );
+        assert!(problem.starts_with(&named), "{problem}");
+    }
+}
