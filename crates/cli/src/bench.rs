@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use tributary_client::knobs;
 
-use crate::fabric::{self, Environment, Fabric};
+use crate::fabric::{self, Environment};
 use crate::flags::{BenchFlags, PathFlag};
 use crate::signals::Signals;
 use plan::Plan;
@@ -31,12 +31,7 @@ pub(crate) fn run(flags: BenchFlags) -> anyhow::Result<ExitCode> {
     let plan = Plan::try_from(flags)?;
     let signals = Signals::catch()?;
     let hosts_max = plan.paths.iter().map(|&path| plan.hosts_of(path)).max().unwrap_or(1);
-    // One host needs no tree.
-    let fabric = if hosts_max > 1 {
-        fabric::join_or_start(hosts_max, plan.transport)?
-    } else {
-        Fabric::Named
-    };
+    let fabric = fabric::join_or_start(hosts_max, plan.transport)?;
     let mut output = output::Output::new(&plan);
     for &path in &plan.paths {
         let mut environment: Environment = fabric.environment();

@@ -4,8 +4,8 @@
 use std::ffi::OsString;
 
 use anyhow::Context as _;
-use tributary_client::Settings;
 use tributary_client::knobs::{self, Knob};
+use tributary_client::{FabricChoice, Settings};
 use tributary_daemon::embedded::{self, FabricOptions};
 
 use crate::flags::TransportFlag;
@@ -33,20 +33,21 @@ impl Environment {
 
 /// A fabric to use. One that we started stops when this is dropped.
 pub(crate) enum Fabric {
-    /// The one that the environment names, if any; a single host needs none.
+    /// The one that the environment names, if any.
     Named,
     /// One that we started.
     Own(embedded::Fabric),
 }
 
-/// Takes the fabric that `TRIBUTARY_MANAGER` names, or starts one for `hosts` hosts. If `transport` is
-/// TCP, its aggregators use TCP alone, with each other too.
+/// Takes the fabric that `TRIBUTARY_MANAGER` names, or starts one where this machine acts as several hosts. Ranks of
+/// one host need none, and ranks of several machines would not reach one that listens on this one alone: they join
+/// their hosts themselves. If `transport` is TCP, its aggregators use TCP alone, with each other too.
 ///
 /// # Errors
 /// If a knob in the environment has a value that is not allowed, or the fabric does not start.
 pub(crate) fn join_or_start(hosts: u32, transport: TransportFlag) -> anyhow::Result<Fabric> {
     let settings = Settings::from_env().map_err(crate::usage::from_setting)?;
-    if settings.manager.is_some() {
+    if settings.manager.is_some() || hosts == 1 || settings.fabric == FabricChoice::Off {
         return Ok(Fabric::Named);
     }
     let mut options = FabricOptions { hosts, ..FabricOptions::default() };

@@ -81,7 +81,7 @@ fn folders_have_their_mode_whatever_the_mask_is() {
         let script = "stat -c %a \"${TRIBUTARY_REPORT%/*}\" \"${TRIBUTARY_TOKEN_FILE%/*}\"";
         let mut command = Command::new("sh");
         command.args(["-c", &format!("umask {mask}; exec \"$0\" \"$@\"")]);
-        let words = shell(&libraries, "", script);
+        let words = shell(&libraries, "--hosts 2", script);
         command.arg(words.get_program()).args(words.get_args());
         for (name, value) in words.get_envs() {
             match value {
@@ -137,6 +137,20 @@ fn a_report_to_a_pipe_a_link_or_standard_output_is_written_there() {
     let ended = run(&mut shell(&libraries, &format!("--report {}", pipe.display()), script));
     assert!(ended.stderr.contains("nobody reads it"), "{}", ended.stderr);
     assert!(!pipe.symlink_metadata().unwrap().is_file());
+}
+
+/// Ranks of one host need no manager, and those of several machines would not reach one of this machine alone.
+#[test]
+fn a_manager_is_started_for_emulated_hosts_only() {
+    let libraries = libraries();
+    let script = "echo manager=$TRIBUTARY_MANAGER token=$TRIBUTARY_TOKEN_FILE";
+    let ended = run(&mut shell(&libraries, "", script));
+    assert_eq!(ended.stdout, "manager= token=\n", "{}", ended.stderr);
+    let ended = run(&mut shell(&libraries, "--hosts 2", script));
+    assert!(ended.stdout.starts_with("manager=127.0.0.1:"), "{}", ended.stdout);
+    let mut command = shell(&libraries, "--hosts 2", script);
+    let ended = run(command.env("TRIBUTARY_FABRIC", "off"));
+    assert_eq!(ended.stdout, "manager= token=\n", "{}", ended.stderr);
 }
 
 #[test]
