@@ -173,7 +173,7 @@ impl Communicator {
         label: Option<&str>,
     ) -> PyResult<Option<Self>> {
         let lane = self.lane()?;
-        let part = || split(&lane, self.rank, self.size, color, key);
+        let part = || split(&lane, &self.context, self.rank, self.size, color, key);
         let (met, raised) = py.detach(|| interrupt::watched(part));
         if let Some(raised) = raised {
             return Err(raised);
@@ -208,6 +208,14 @@ impl Communicator {
     #[getter]
     fn is_on_one_host(&self) -> bool {
         self.is_on_one_host
+    }
+
+    /// The address at which ranks of other hosts reach this one. Raises SetUpError if nothing tells it.
+    fn host_address(&self) -> PyResult<String> {
+        let address = self.context.own_address();
+        address
+            .map(|address| address.to_string())
+            .map_err(|error| SetUpError::new_err(error.to_string()))
     }
 
     /// Reduces every rank's vector element by element, and gives the result to all.

@@ -32,7 +32,6 @@ fn _tributary(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<exact::ExactSum>()?;
     module.add_function(wrap_pyfunction!(callbacks::call_beside, module)?)?;
     module.add_function(wrap_pyfunction!(callbacks::await_callbacks, module)?)?;
-    module.add_function(wrap_pyfunction!(split::own_address, module)?)?;
     module.add_function(wrap_pyfunction!(process::report, module)?)?;
     module.add_function(wrap_pyfunction!(process::finish, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use tributary_client::{Collective, CollectiveError, Operation, Settings};
+use tributary_client::{Collective, CollectiveError, Context, Operation};
 use tributary_rendezvous::Rendezvous;
 use tributary_wire::Operator;
 
@@ -44,12 +44,13 @@ impl SplitError {
 /// Collective over the lane's ranks.
 pub(crate) fn split(
     lane: &Lane,
+    context: &Context,
     rank: u32,
     size: u32,
     color: i64,
     key: i64,
 ) -> Result<Option<Rendezvous>, SplitError> {
-    let listener = listen(lane);
+    let listener = listen(lane, context);
     let address = listener.as_ref().map_or(String::new(), |(_, address)| address.to_string());
     let mine = Card { color, key, rank, address };
     let mut part = exchange(lane, &mine, size).map_err(SplitError::Exchange)?;
@@ -72,27 +73,15 @@ pub(crate) fn split(
 }
 
 /// Every rank listens, for none knows yet whether it is the first of its part.
-fn listen(lane: &Lane) -> Result<(TcpListener, SocketAddr), String> {
+fn listen(lane: &Lane, context: &Context) -> Result<(TcpListener, SocketAddr), String> {
     let address = if lane.communicator().is_on_one_host() {
         IpAddr::V4(Ipv4Addr::LOCALHOST)
     } else {
-        address_of_this_host()?
+        context.own_address().map_err(|error| error.to_string())?
     };
     let listener = TcpListener::bind((address, 0)).map_err(|error| error.to_string())?;
     let bound = listener.local_addr().map_err(|error| error.to_string())?;
     Ok((listener, bound))
-}
-
-/// The address at which ranks of other hosts reach this one, as text.
-#[pyfunction]
-pub(crate) fn own_address() -> PyResult<String> {
-    address_of_this_host().map(|address| address.to_string()).map_err(SetUpError::new_err)
-}
-
-fn address_of_this_host() -> Result<IpAddr, String> {
-    let settings = Settings::from_env().map_err(|error| error.to_string())?;
-    tributary_inter_host::own_address(settings.host_address, settings.manager.as_deref())
-        .map_err(|error| error.to_string())
 }
 
 fn exchange(lane: &Lane, mine: &Card, size: u32) -> Result<Vec<Card>, CollectiveError> {

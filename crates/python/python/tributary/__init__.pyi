@@ -180,6 +180,9 @@ class Communicator:
     def is_on_one_host(self) -> bool:
         """Whether all ranks are on one host."""
 
+    def host_address(self) -> str:
+        """The address at which ranks of other hosts reach this one. Raises SetUpError if nothing tells it."""
+
     def allreduce(self, source: Memory, target: Memory | None = None, op: str = "sum") -> None:
         """Reduces every rank's vector element by element, and gives the result to all.
 

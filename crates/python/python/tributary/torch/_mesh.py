@@ -15,7 +15,7 @@ import struct
 import threading
 import time
 
-from .._tributary import TributaryError, own_address
+from .._tributary import TributaryError
 from . import _peer_memory as peer_memory
 from ._links import ABORT, HELLO, LEAVE, GivenUpError, Link, LinkEndedError, LinkLostError, watch
 
@@ -304,7 +304,7 @@ class Mesh:
 def listen(group):
     """A listening socket at a port of the system's choice, and its address; None where others can't reach this host."""
     try:
-        host = "127.0.0.1" if group.is_on_one_host else own_address()
+        host = "127.0.0.1" if group.is_on_one_host else group.host_address()
     except TributaryError:
         return None, ""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
