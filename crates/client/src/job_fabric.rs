@@ -199,7 +199,7 @@ fn try_others(me: usize, names: &[&str], targets: &[SocketAddr]) -> Result<(), S
         if time.is_zero() {
             return Err(told(
                 *first,
-                &format_args!("no answer within {} s", ANSWER_TIMEOUT.as_secs()),
+                &format_args!("no answer within {} s", ANSWER_TIMEOUT.as_secs_f64()),
             ));
         }
         let time =

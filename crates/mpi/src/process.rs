@@ -172,7 +172,8 @@ fn open(world: &mut Ranks<'_>) -> Result<Arc<Context>, NoContext> {
         // Standard error may be closed; the report tells it, too.
         let _ = writeln!(
             io::stderr().lock(),
-            "tributary: {problem}; collectives between hosts are left to the underlying MPI"
+            "tributary: {problem}; collectives between hosts are left to the underlying MPI (open TCP between \
+             the hosts, name addresses on another network by TRIBUTARY_HOST_ADDRESS, or set TRIBUTARY_FABRIC=off)"
         );
     }
     Ok(Arc::new(context))

@@ -22,7 +22,7 @@ pub enum Unavailable {
         hosts: u32,
     },
     /// Its ranks are on several hosts that can't reach each other.
-    #[error("spans {hosts} hosts that can't all reach each other: {problem}")]
+    #[error("spans {hosts} hosts, and {problem}")]
     Unreachable {
         /// How many.
         hosts: u32,

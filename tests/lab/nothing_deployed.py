@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""Runs MPI programs on hosts of a lab without a manager, under Open MPI and MPICH: jobs join their hosts themselves.
+
+Results are right and operations go between hosts over direct links, also of two jobs at once. A job that loses a rank, or
+all its processes at once, ends and leaves no process and no socket. Where a port is blocked or an address is wrong, one line
+says so and the job goes on over its MPI.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import types
+
+import soak
+from kills import MARK, eventually, is_alive, name_of, processes_of
+from lab import command
+from test import Failure, Tests, bounded, compile_program, on, parse_arguments, world_of
+
+MPIS = ("openmpi", "mpich")
+LAB = ["--hosts", "4", "--hosts-per-leaf", "4"]
+HOSTS = ("h0", "h1", "h2", "h3")
+# A lab's commands name its manager.
+WITHOUT_MANAGER = ["env", "-u", "TRIBUTARY_MANAGER", "-u", "TRIBUTARY_TOKEN_FILE"]
+# What each way of starting a job does to its words.
+WAYS = ("run", "preload")
+# A part of the program's combinations: plain MPIs take long over hosts that share two cores.
+SAMPLE = "256"
+# Ports that listeners get when they do not ask for one. Open MPI takes others itself, and MPICH if it is told to.
+BLOCKED_HOST = "h1"
+BLOCK = ("table inet blocked { chain input { type filter hook input priority 0; iifname != lo "
+         "tcp dport 32768-60999 tcp flags & (syn|ack) == syn counter %s; }; }")
+OTHER_PORTS = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_PORT_LOW_RANGE": "20000",
+               "FI_TCP_PORT_HIGH_RANGE": "20999"}
+NAMED = re.compile(r"^tributary: host h\d at [\d.]+ can't connect to host h1 at 10\.77\.2\.2, port \d+: .*"
+                   r"left to the underlying MPI", re.MULTILINE)
+# How a job is killed while it runs: one rank of a host, or everything.
+KILLS = ("a rank", "everything")
+VICTIMS_HOST = "h2"
+# States of a socket in /proc/net/tcp: established, and listening.
+STAYING = ("01", "0A")
+
+
+def job_words(way, mpi, name, ranks, per_host, program, report, arguments):
+    """The command that runs a job on a lab without naming its manager."""
+    words = [arguments.venvs.resolve() / mpi / "bin/mpirun", "-n", ranks, *program]
+    tributary = arguments.tributary.resolve()
+    if way == "run":
+        words = [tributary, "run", "--report", report, "--", *words]
+    else:
+        words = [f"LD_PRELOAD={tributary.with_name('libtributary.so')}", f"TRIBUTARY_REPORT={report}", *words]
+    return command(tributary, "run", name, "--plain", "--ranks-per-host", per_host, "--", *WITHOUT_MANAGER, *words)
+
+
+def run_job(way, mpi, name, ranks, per_host, program, arguments, environment=None):
+    """Runs a job to its end; its report and what it printed."""
+    with tempfile.TemporaryDirectory(prefix="tributary-lab-") as folder:
+        report = pathlib.Path(folder) / "report.json"
+        words = job_words(way, mpi, name, ranks, per_host, program, report, arguments)
+        code, text = bounded(words, arguments.timeout, environment)
+        if code != 0 or " 0 failed" not in text:
+            raise Failure(f"exit code {code}\n{text}")
+        return json.loads(report.read_text()), text
+
+
+def check_joined(counts, ranks):
+    """Every host is in it, and what goes between hosts goes over direct links."""
+    world = world_of(counts)
+    if (world["ranks"], world["hosts"]) != (ranks, len(HOSTS)):
+        raise Failure(f"{world['ranks']} ranks on {world['hosts']} hosts")
+    if counts["in_tree"] != 0 or any(world["collectives"][kind]["direct"] == 0
+                                     for kind in ("allreduce", "reduce", "bcast", "barrier")):
+        raise Failure(f"not over direct links: {counts}")
+    return counts["direct"]
+
+
+def check_job(way, mpi, name, per_host, program, arguments):
+    ranks = per_host * len(HOSTS)
+    counts, text = run_job(way, mpi, name, ranks, per_host, program, arguments)
+    if "can't" in text:
+        raise Failure(f"something was told:\n{text}")
+    return f"{check_joined(counts, ranks)} direct, {counts['in_host']} in_host"
+
+
+def check_two_jobs(mpi, name, program, arguments):
+    """Two jobs on the same hosts at the same time."""
+    with tempfile.TemporaryDirectory(prefix="tributary-lab-") as folder:
+        reports = [pathlib.Path(folder) / f"{number}.json" for number in range(2)]
+        jobs = [subprocess.Popen([str(word) for word in job_words(
+                    "run", mpi, name, len(HOSTS), 1, program, report, arguments)],
+                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                for report in reports]
+        try:
+            texts = [job.communicate(timeout=arguments.timeout)[0] for job in jobs]
+        except subprocess.TimeoutExpired as error:
+            raise Failure(f"took more than {arguments.timeout:g} s") from error
+        finally:
+            for job in jobs:
+                job.kill()
+        for job, text in zip(jobs, texts):
+            if job.returncode != 0 or " 0 failed" not in text:
+                raise Failure(f"exit code {job.returncode}\n{text}")
+        return " and ".join(f"{check_joined(json.loads(report.read_text()), len(HOSTS))} direct" for report in reports)
+
+
+def sockets(name, arguments):
+    """Sockets of a lab's hosts that listen or have a connection."""
+    found = set()
+    for host in HOSTS:
+        code, text = bounded(on(name, host, arguments, "cat", "/proc/net/tcp", "/proc/net/tcp6"), 60)
+        if code != 0:
+            raise Failure(f"the sockets of {host}: exit code {code}\n{text}")
+        rows = [line.split() for line in text.splitlines()]
+        found.update((host, row[1], row[2]) for row in rows if len(row) > 3 and row[3] in STAYING)
+    return found
+
+
+def network_of(pid):
+    """The network namespace of a process, by which its host is known; launchers give all ranks one environment."""
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{pid}/ns/net")
+    return ""
+
+
+def check_killed(how, mpi, name, arguments):
+    """The job is in the middle of its operations when something of it is killed."""
+    job = f"{os.getpid()}-{mpi}-{how.replace(' ', '-')}"
+    program = soak.compile_program(types.SimpleNamespace(mpi=mpi, build=arguments.build, venvs=arguments.venvs))
+    before = sockets(name, arguments)
+    network = bounded(on(name, VICTIMS_HOST, arguments, "readlink", "/proc/self/ns/net"), 60)[1].strip()
+    with tempfile.TemporaryDirectory(prefix="tributary-lab-") as folder:
+        ends, report = pathlib.Path(folder) / "ends", pathlib.Path(folder) / "report.json"
+        words = job_words("run", mpi, name, len(HOSTS), 1, [program, "--seconds", 600, "--depth", 2, "--ends", ends],
+                          report, arguments)
+        with (pathlib.Path(folder) / "said").open("w+") as said:
+            launched = subprocess.Popen([str(word) for word in words], env={**os.environ, MARK: job},
+                                        stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
+            try:
+                kill_some(how, job, program, network, lambda: ends.exists() and ends.stat().st_size > 0)
+                if not eventually(lambda: launched.poll() is not None, arguments.timeout):
+                    raise Failure("the job goes on")
+                if not eventually(lambda: not any(map(is_alive, processes_of(job)))):
+                    left = [f"{pid} {name_of(pid)}" for pid in processes_of(job)]
+                    raise Failure(f"processes stay: {left}")
+                if not eventually(lambda: sockets(name, arguments) <= before):
+                    raise Failure(f"sockets stay: {sockets(name, arguments) - before}")
+            except Failure as failure:
+                said.seek(0)
+                raise Failure(f"{failure}\n{said.read()}") from failure
+            finally:
+                for pid in processes_of(job):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                launched.kill()
+                launched.wait()
+    if launched.returncode == 0:
+        raise Failure("the job ended as if nothing had happened")
+    return f"ended with exit code {launched.returncode}"
+
+
+def kill_some(how, job, program, network, is_running):
+    """Kills a rank of the host with that network, or all processes of the job, once operations run."""
+    if not eventually(is_running, 120):
+        raise Failure("no operation ran")
+    alive = [pid for pid in processes_of(job) if is_alive(pid)]
+    if how == "a rank":
+        alive = [pid for pid in alive if name_of(pid) == program.name[:15] and network_of(pid) == network]
+    if not alive:
+        raise Failure(f"nothing to kill for {how}")
+    for pid in alive:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def check_left_to_mpi(mpi, name, program, arguments, environment, pattern):
+    """One line says why hosts are not joined, and results are right; inside hosts shared memory is used all the same."""
+    counts, text = run_job("run", mpi, name, 2 * len(HOSTS), 2, program, arguments, environment)
+    told = [line for line in text.splitlines() if line.startswith("tributary: ") and "underlying MPI" in line]
+    if len(told) != 1 or not re.search(pattern, told[0]):
+        raise Failure(f"not one line of what is wrong: {told}\n{text}")
+    why = " ".join(reason for collective in world_of(counts)["collectives"].values()
+                   for reason in collective.get("reasons", {}))
+    if "spans 4 hosts" not in why:
+        raise Failure(f"the report does not say why: {counts}")
+    if counts["direct"] != 0 or 0 in (counts["passed_through"], counts["in_host"]):
+        raise Failure(f"{told[0]}\n{counts}")
+    return f"{counts['passed_through']} passed_through, {counts['in_host']} in_host: {told[0]}"
+
+
+def check_blocked(verdict, mpi, name, program, arguments):
+    """A host's packet filter keeps the others from its listeners."""
+    code, text = bounded(on(name, BLOCKED_HOST, arguments, "nft", BLOCK % verdict), 60)
+    if code != 0:
+        raise Failure(f"nft: exit code {code}\n{text}")
+    try:
+        return check_left_to_mpi(mpi, name, program, arguments, OTHER_PORTS, NAMED)
+    finally:
+        bounded(on(name, BLOCKED_HOST, arguments, "nft", "delete table inet blocked"), 60)
+
+
+def check_wrong_address(mpi, name, program, arguments):
+    """All hosts are said to have one and the same address."""
+    return check_left_to_mpi(mpi, name, program, arguments, {"TRIBUTARY_HOST_ADDRESS": "10.77.2.1"},
+                             r"host h\d has no address of its own.*TRIBUTARY_HOST_ADDRESS")
+
+
+def main():
+    # SIGTERM takes the lab down too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    arguments = parse_arguments()
+    programs = {mpi: [compile_program("collectives", mpi, arguments)[0], "--sample", SAMPLE] for mpi in MPIS}
+    tests = Tests(arguments)
+    cases = []
+    for mpi in MPIS:
+        cases += [(f"{mpi:8} {way}, {per_host} a host",
+                   lambda name, mpi=mpi, run=(way, per_host):
+                      check_job(run[0], mpi, name, run[1], programs[mpi], arguments))
+                  for way, per_host in zip(WAYS, (1, 2))]
+        cases.append((f"{mpi:8} two jobs at once", lambda name, mpi=mpi:
+                      check_two_jobs(mpi, name, programs[mpi], arguments)))
+        cases += [(f"{mpi:8} {how} killed", lambda name, mpi=mpi, how=how: check_killed(how, mpi, name, arguments))
+                  for how in KILLS]
+        cases += [(f"{mpi:8} {BLOCKED_HOST} blocked, {verdict}", lambda name, mpi=mpi, verdict=verdict:
+                   check_blocked(verdict, mpi, name, programs[mpi], arguments))
+                  for verdict in ("drop", "reject with tcp reset")]
+        cases.append((f"{mpi:8} one address for all", lambda name, mpi=mpi:
+                      check_wrong_address(mpi, name, programs[mpi], arguments)))
+    tests.on_lab(LAB, cases)
+    print(f"{tests.failed} failed")
+    return 1 if tests.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
