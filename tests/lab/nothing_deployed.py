@@ -34,11 +34,18 @@ SAMPLE = "256"
 # Ports that listeners get when they do not ask for one. Open MPI takes others itself, and MPICH if it is told to.
 BLOCKED_HOST = "h1"
 BLOCK = ("table inet blocked { chain input { type filter hook input priority 0; iifname != lo "
-         "tcp dport 32768-60999 tcp flags & (syn|ack) == syn counter %s; }; }")
+         "%s tcp dport 32768-60999 tcp flags & (syn|ack) == syn counter %s; }; }")
+FIRST_NETWORK = "ip daddr 10.77.2.2"
+# A second network on the lab's links: how each host joins it, by its number, and leaves it. Labs have no IPv6 otherwise.
+IPV6_OFF = "/proc/sys/net/ipv6/conf/eth0/disable_ipv6"
+FURTHER = {"IPv4": ("ip addr add 10.88.0.{}/24 dev eth0", "ip addr del 10.88.0.{}/24 dev eth0"),
+           "IPv6": (f"echo 0 >{IPV6_OFF} && ip addr add fd88::{{}}/64 dev eth0 nodad", f"echo 1 >{IPV6_OFF}")}
 OTHER_PORTS = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_PORT_LOW_RANGE": "20000",
                "FI_TCP_PORT_HIGH_RANGE": "20999"}
 NAMED = re.compile(r"^tributary: host h\d at [\d.]+ can't connect to host h1 at 10\.77\.2\.2, port \d+: .*"
-                   r"left to the underlying MPI", re.MULTILINE)
+                   r"left to the underlying MPI")
+PASSED_OVER = re.compile(r"^tributary: host h\d at [\d.]+ can't connect to host h1 at 10\.77\.2\.2, port \d+: .*"
+                         r"another network of the hosts is used", re.MULTILINE)
 # How a job is killed while it runs: one rank of a host, or everything.
 KILLS = ("a rank", "everything")
 VICTIMS_HOST = "h2"
@@ -192,15 +199,41 @@ def check_left_to_mpi(mpi, name, program, arguments, environment, pattern):
     return f"{counts['passed_through']} passed_through, {counts['in_host']} in_host: {told[0]}"
 
 
-def check_blocked(verdict, mpi, name, program, arguments):
+@contextlib.contextmanager
+def blocked(what, verdict, name, arguments):
     """A host's packet filter keeps the others from its listeners."""
-    code, text = bounded(on(name, BLOCKED_HOST, arguments, "nft", BLOCK % verdict), 60)
-    if code != 0:
-        raise Failure(f"nft: exit code {code}\n{text}")
+    must(on(name, BLOCKED_HOST, arguments, "nft", BLOCK % (what, verdict)))
     try:
-        return check_left_to_mpi(mpi, name, program, arguments, OTHER_PORTS, NAMED)
+        yield
     finally:
-        bounded(on(name, BLOCKED_HOST, arguments, "nft", "delete table inet blocked"), 60)
+        must(on(name, BLOCKED_HOST, arguments, "nft", "delete table inet blocked"))
+
+
+def must(words):
+    code, text = bounded(words, 60)
+    if code != 0:
+        raise Failure(f"{words}: exit code {code}\n{text}")
+
+
+def check_blocked(verdict, mpi, name, program, arguments):
+    with blocked("", verdict, name, arguments):
+        return check_left_to_mpi(mpi, name, program, arguments, OTHER_PORTS, NAMED)
+
+
+def check_further_network(family, mpi, name, program, arguments):
+    """Hosts that are on two networks use the second where the first is blocked."""
+    join, leave = FURTHER[family]
+    everywhere = lambda script: [must(on(name, host, arguments, "sh", "-c", script.format(number)))
+                                 for number, host in enumerate(HOSTS, start=1)]
+    everywhere(join)
+    try:
+        with blocked(FIRST_NETWORK, "reject with tcp reset", name, arguments):
+            counts, text = run_job("run", mpi, name, len(HOSTS), 1, program, arguments, OTHER_PORTS)
+    finally:
+        everywhere(leave)
+    if len(PASSED_OVER.findall(text)) != 1:
+        raise Failure(f"not one line of the blocked network:\n{text}")
+    return f"{check_joined(counts, len(HOSTS))} direct"
 
 
 def check_wrong_address(mpi, name, program, arguments):
@@ -228,6 +261,8 @@ def main():
         cases += [(f"{mpi:8} {BLOCKED_HOST} blocked, {verdict}", lambda name, mpi=mpi, verdict=verdict:
                    check_blocked(verdict, mpi, name, programs[mpi], arguments))
                   for verdict in ("drop", "reject with tcp reset")]
+        cases += [(f"{mpi:8} {family} beside a blocked network", lambda name, mpi=mpi, family=family:
+                   check_further_network(family, mpi, name, programs[mpi], arguments)) for family in FURTHER]
         cases.append((f"{mpi:8} one address for all", lambda name, mpi=mpi:
                       check_wrong_address(mpi, name, programs[mpi], arguments)))
     tests.on_lab(LAB, cases)

@@ -8,7 +8,7 @@ use tributary_wire::control::{JobAdmission, JobRequest};
 
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
 use crate::job::Job;
-use crate::job_fabric::{self, Unreachable};
+use crate::job_fabric::{self, Met, Unreachable};
 use crate::manager::{Lease, ManagerClient, ManagerError};
 use tributary_inter_host::{AddressError, own_address};
 use tributary_settings::{FabricChoice, Settings, WaitChoice};
@@ -31,7 +31,7 @@ pub struct Context {
     busy: u32,
     pub(crate) job: Option<Job>,
     /// Where the job makes direct links itself: this host's address for them, or why they can't be.
-    job_links: Option<Result<IpAddr, Unreachable>>,
+    job_links: Option<Result<Met, Unreachable>>,
     pub(crate) communicators: AtomicUsize,
     /// Communicators created so far.
     created: AtomicUsize,
@@ -158,7 +158,7 @@ impl Context {
     /// If nothing tells that.
     pub fn own_address(&self) -> Result<IpAddr, AddressError> {
         match &self.job_links {
-            Some(Ok(address)) => Ok(*address),
+            Some(Ok(met)) => Ok(met.address),
             _ => own_address(self.settings.host_address, self.settings.manager.as_deref()),
         }
     }
@@ -167,6 +167,12 @@ impl Context {
     /// port; none if they can, or are not to be. The same on all ranks.
     pub fn unreachable(&self) -> Option<&str> {
         self.job_links.as_ref()?.as_ref().err().map(|Unreachable(problem)| problem.as_str())
+    }
+
+    /// What was wrong on the network that the job would have used, in such a line; none if it is used, or none is. The same
+    /// on all ranks.
+    pub fn passed_over(&self) -> Option<&str> {
+        self.job_links.as_ref()?.as_ref().ok()?.passed_over.as_deref()
     }
 
     /// Takes a place for one more communicator, or says that there is none.

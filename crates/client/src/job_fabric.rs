@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 use tributary_inter_host::{HostAddress, host_addresses};
 
-use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts};
+use crate::bootstrap::{Bootstrap, BootstrapError};
 
 /// Most addresses that a host tells.
 const ADDRESSES_MAX: usize = 16;
@@ -24,58 +24,139 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(3500);
 /// Among so many hosts every pair is tried. Among more each tries those at distances of powers of two, so that the trial
 /// stays short.
 const ALL_PAIRS_MAX: usize = 64;
+/// Most networks that are tried, one after the other.
+const NETWORKS_MAX: usize = 3;
+/// What a rank tells of its trial: a host, counted from 1, and the system's error; zeros where all is well.
+const OUTCOME_BYTES: usize = 8;
 
 /// Why hosts don't reach each other, in one line that is the same on all ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unreachable(pub(crate) String);
 
-/// The address at which the other hosts of the job reach this one, which they have tried. Collective; the outcome is a success
-/// on all ranks or on none.
+/// Where this host is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Met {
+    /// The address at which other hosts have reached it.
+    pub(crate) address: IpAddr,
+    /// What was wrong on the network that was tried first; none if that one is used. The same on all ranks.
+    pub(crate) passed_over: Option<String>,
+}
+
+/// What a host could not do: reach another, or, if that is itself, listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Trouble {
+    /// The other host.
+    host: usize,
+    /// What the system says; none if there was no answer.
+    error: Option<Errno>,
+}
+
+/// How the other hosts of the job reach this one, which they have tried. Collective; the outcome is a success on all ranks or
+/// on none.
 pub(crate) fn meet(
     world: &mut dyn Bootstrap,
     machines: &[String],
     given: Option<IpAddr>,
-) -> Result<Result<IpAddr, Unreachable>, BootstrapError> {
+) -> Result<Result<Met, Unreachable>, BootstrapError> {
     let first_ranks = first_ranks(machines);
     if first_ranks.len() == 1 {
-        return Ok(Ok(Ipv4Addr::LOCALHOST.into()));
+        return Ok(Ok(Met { address: Ipv4Addr::LOCALHOST.into(), passed_over: None }));
     }
     let own = &machines[world.rank() as usize];
     let is_own = |rank: &usize| machines[*rank] == *own;
     let me = first_ranks.iter().position(is_own).expect("a rank's own machine is among all");
     let offers = tell_addresses(world, &first_ranks, given)?;
     let names: Vec<&str> = first_ranks.iter().map(|rank| short(&machines[*rank])).collect();
-    let addresses = match choose(&names, &offers) {
-        Ok(addresses) => addresses,
+    let mut problem = None;
+    let networks = match networks(&names, &offers) {
+        Ok(networks) => networks,
         Err(problem) => return Ok(Err(Unreachable(problem))),
     };
+    for addresses in networks {
+        match try_network(world, &first_ranks, me, &addresses)? {
+            Ok(()) => return Ok(Ok(Met { address: addresses[me], passed_over: problem })),
+            Err((host, targets, trouble)) => {
+                problem.get_or_insert_with(|| describe(host, trouble, &names, &targets));
+            }
+        }
+    }
+    Ok(Err(Unreachable(problem.expect("there is a network, or an error was returned"))))
+}
+
+/// The host that has the trouble, where all hosts listened, and what the trouble is.
+type Failed = (usize, Vec<SocketAddr>, Trouble);
+
+/// Whether hosts reach each other at these addresses. Collective, with the same outcome on all ranks.
+fn try_network(
+    world: &mut dyn Bootstrap,
+    first_ranks: &[usize],
+    me: usize,
+    addresses: &[IpAddr],
+) -> Result<Result<(), Failed>, BootstrapError> {
     let is_trying = first_ranks[me] == world.rank() as usize;
-    let listener = is_trying.then(|| TcpListener::bind((addresses[me], 0)));
-    let mut problem = String::new();
+    let mut trouble = None;
     let mut port = 0;
+    // Listens until all have tried.
+    let listener = is_trying.then(|| TcpListener::bind((addresses[me], 0)));
     match listener.as_ref().map(|bound| bound.as_ref().map(TcpListener::local_addr)) {
         Some(Ok(Ok(address))) => port = address.port(),
-        Some(Ok(Err(error))) => problem = cannot_listen(names[me], addresses[me], &error),
-        Some(Err(error)) => problem = cannot_listen(names[me], addresses[me], error),
+        Some(Ok(Err(error))) => trouble = Some(cannot_listen(me, &error)),
+        Some(Err(error)) => trouble = Some(cannot_listen(me, error)),
         None => {}
     }
     let mut ports = vec![0; 2 * world.size() as usize];
     world.allgather(&u16::to_le_bytes(port), &mut ports)?;
     let (ports, _) = ports.as_chunks();
-    let targets = first_ranks.iter().zip(&addresses);
+    let targets = first_ranks.iter().zip(addresses);
     let targets: Vec<SocketAddr> = targets
         .map(|(rank, address)| SocketAddr::new(*address, u16::from_le_bytes(ports[*rank])))
         .collect();
     // A host that can't listen says so itself.
-    if is_trying && problem.is_empty() && targets.iter().all(|target| target.port() != 0) {
-        problem = try_others(me, &names, &targets).err().unwrap_or_default();
+    if is_trying && targets.iter().all(|target| target.port() != 0) {
+        trouble = try_others(me, &targets).err();
     }
-    // Listeners stay until all have tried.
-    let problems = allgather_texts(world, &problem)?;
-    Ok(match problems.into_iter().find(|problem| !problem.is_empty()) {
-        Some(problem) => Err(Unreachable(problem)),
-        None => Ok(addresses[me]),
-    })
+    let mut outcomes = vec![0; OUTCOME_BYTES * world.size() as usize];
+    world.allgather(&trouble.map_or([0; OUTCOME_BYTES], Trouble::encode), &mut outcomes)?;
+    let (outcomes, _) = outcomes.as_chunks();
+    let mut of_hosts = first_ranks.iter().map(|rank| Trouble::decode(outcomes[*rank]));
+    let failed = of_hosts.by_ref().enumerate().find_map(|(host, it)| Some((host, it?)));
+    Ok(failed.map_or(Ok(()), |(host, trouble)| Err((host, targets, trouble))))
+}
+
+impl Trouble {
+    fn encode(self) -> [u8; OUTCOME_BYTES] {
+        let (host, error) = (self.host as u32 + 1, self.error.map_or(0, Errno::raw_os_error));
+        let mut told = [0; OUTCOME_BYTES];
+        told[..4].copy_from_slice(&host.to_le_bytes());
+        told[4..].copy_from_slice(&error.to_le_bytes());
+        told
+    }
+
+    fn decode(told: [u8; OUTCOME_BYTES]) -> Option<Self> {
+        let ([host, error], _) = told.as_chunks() else {
+            unreachable!("eight bytes are two words")
+        };
+        let host = u32::from_le_bytes(*host).checked_sub(1)? as usize;
+        let error = i32::from_le_bytes(*error);
+        Some(Self { host, error: (error != 0).then(|| Errno::from_raw_os_error(error)) })
+    }
+}
+
+/// One line for people.
+fn describe(host: usize, trouble: Trouble, names: &[&str], targets: &[SocketAddr]) -> String {
+    let (name, own) = (names[host], targets[host].ip());
+    let error = trouble.error.map_or_else(
+        || format!("no answer within {} s", ANSWER_TIMEOUT.as_secs_f64()),
+        |error| error.to_string(),
+    );
+    match (names.get(trouble.host), targets.get(trouble.host)) {
+        (Some(other), Some(target)) if trouble.host != host => format!(
+            "host {name} at {own} can't connect to host {other} at {}, port {}: {error}",
+            target.ip(),
+            target.port()
+        ),
+        _ => format!("host {name} can't listen at {own} for other hosts: {error}"),
+    }
 }
 
 /// The lowest rank on each machine.
@@ -89,10 +170,8 @@ fn short(machine: &str) -> &str {
     machine.rsplit_once('@').map_or(machine, |(name, _)| name)
 }
 
-fn cannot_listen(name: &str, address: IpAddr, error: &std::io::Error) -> String {
-    format!(
-        "host {name} can't listen at {address} for other hosts: {error} (TRIBUTARY_HOST_ADDRESS)"
-    )
+fn cannot_listen(me: usize, error: &std::io::Error) -> Trouble {
+    Trouble { host: me, error: Some(Errno::from_io_error(error).unwrap_or(Errno::IO)) }
 }
 
 /// The addresses of each machine, as its lowest rank has them.
@@ -134,9 +213,9 @@ fn decode(told: &[u8; ADDRESS_BYTES]) -> Option<HostAddress> {
     (bits > 0).then_some(HostAddress { address, network_bits: bits.into() })
 }
 
-/// The address of each host: those on the first network of host 0 that all are on. Where there is none, each host's first
-/// address of one family: the hosts may be on networks that are joined by routers.
-fn choose(names: &[&str], offers: &[Vec<HostAddress>]) -> Result<Vec<IpAddr>, String> {
+/// The addresses of each host on each network that may join them, the best first: the networks of host 0 that all are on, in
+/// its order, and then each host's first address of one family, for hosts on networks that are joined by routers.
+fn networks(names: &[&str], offers: &[Vec<HostAddress>]) -> Result<Vec<Vec<IpAddr>>, String> {
     // Bridges of containers have the same address on many hosts, and lead to none of them.
     let is_unique = |known: &HostAddress| {
         let has_it = |offer: &&Vec<HostAddress>| offer.iter().any(|it| it.address == known.address);
@@ -155,13 +234,19 @@ fn choose(names: &[&str], offers: &[Vec<HostAddress>]) -> Result<Vec<IpAddr>, St
             |offer: &Vec<HostAddress>| offer.iter().find(|it| suits(it)).map(|it| it.address);
         offers.iter().map(first).collect()
     };
-    let shared = offers[0].iter().find_map(|known| all_with(&|it| it.shares_network(known)));
-    let found = shared
-        .or_else(|| all_with(&|it| it.address.is_ipv4()))
-        .or_else(|| all_with(&|it| it.address.is_ipv6()));
-    found.ok_or_else(|| {
-        "some hosts have addresses of IPv4 only, and others of IPv6 only (TRIBUTARY_HOST_ADDRESS)".to_owned()
-    })
+    let shared = offers[0].iter().filter_map(|known| all_with(&|it| it.shares_network(known)));
+    let routed = [all_with(&|it| it.address.is_ipv4()), all_with(&|it| it.address.is_ipv6())];
+    let mut found: Vec<Vec<IpAddr>> = Vec::new();
+    for addresses in shared.chain(routed.into_iter().flatten()) {
+        if found.len() < NETWORKS_MAX && !found.contains(&addresses) {
+            found.push(addresses);
+        }
+    }
+    if found.is_empty() {
+        let problem = "some hosts have addresses of IPv4 only, and others of IPv6 only (TRIBUTARY_HOST_ADDRESS)";
+        return Err(problem.to_owned());
+    }
+    Ok(found)
 }
 
 /// The hosts that host `me` tries to reach.
@@ -176,49 +261,33 @@ fn tried_by(me: usize, hosts: usize) -> Vec<usize> {
 
 /// Connects to other hosts, all at once, and says which does not answer. Nothing is sent: the kernel of the other host
 /// answers, whatever its process does.
-fn try_others(me: usize, names: &[&str], targets: &[SocketAddr]) -> Result<(), String> {
-    let told = |host: usize, problem: &dyn std::fmt::Display| {
-        let (own, other) = (targets[me].ip(), targets[host]);
-        let (name, other_name) = (names[me], names[host]);
-        format!(
-            "host {name} at {own} can't connect to host {other_name} at {}, port {}: {problem}",
-            other.ip(),
-            other.port()
-        )
-    };
+fn try_others(me: usize, targets: &[SocketAddr]) -> Result<(), Trouble> {
+    let failed = |host: usize, error: Errno| Trouble { host, error: Some(error) };
     let until = Instant::now() + ANSWER_TIMEOUT;
     let mut waiting = Vec::new();
     for host in tried_by(me, targets.len()) {
-        match start_connecting(targets[me].ip(), targets[host]) {
-            Ok(socket) => waiting.push((host, socket)),
-            Err(error) => return Err(told(host, &error)),
-        }
+        let socket = start_connecting(targets[me].ip(), targets[host])
+            .map_err(|error| failed(host, error))?;
+        waiting.push((host, socket));
     }
     while let Some((first, _)) = waiting.first() {
         let time = until.saturating_duration_since(Instant::now());
         if time.is_zero() {
-            return Err(told(
-                *first,
-                &format_args!("no answer within {} s", ANSWER_TIMEOUT.as_secs_f64()),
-            ));
+            return Err(Trouble { host: *first, error: None });
         }
         let time =
             Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
-        let watch = |(_, socket)| PollFd::from_borrowed_fd(socket, PollFlags::OUT);
-        let mut watched: Vec<PollFd<'_>> = waiting
-            .iter()
-            .map(|(host, socket)| (host, std::os::fd::AsFd::as_fd(socket)))
-            .map(watch)
-            .collect();
+        let mut watched: Vec<PollFd<'_>> =
+            waiting.iter().map(|(_, socket)| PollFd::new(socket, PollFlags::OUT)).collect();
         match poll(&mut watched, Some(&time)) {
             Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(told(*first, &error)),
+            Err(error) => return Err(failed(*first, error)),
         }
         let ready: Vec<bool> = watched.iter().map(|it| !it.revents().is_empty()).collect();
         for ((host, socket), _) in waiting.iter().zip(&ready).filter(|(_, is_ready)| **is_ready) {
             sockopt::socket_error(socket)
                 .unwrap_or_else(Err)
-                .map_err(|error| told(*host, &error))?;
+                .map_err(|error| failed(*host, error))?;
         }
         let mut ready = ready.into_iter();
         waiting.retain(|_| !ready.next().unwrap_or(false));
@@ -251,10 +320,15 @@ mod tests {
         hosts.iter().map(of_host).collect()
     }
 
-    fn chosen(hosts: &[&[(&str, u32)]]) -> Result<Vec<String>, String> {
+    fn tried(hosts: &[&[(&str, u32)]]) -> Result<Vec<Vec<String>>, String> {
         let names = ["a", "b", "c"];
-        let addresses = choose(&names[..hosts.len()], &offers(hosts))?;
-        Ok(addresses.iter().map(IpAddr::to_string).collect())
+        let networks = networks(&names[..hosts.len()], &offers(hosts))?;
+        let texts = |addresses: &Vec<IpAddr>| addresses.iter().map(IpAddr::to_string).collect();
+        Ok(networks.iter().map(texts).collect())
+    }
+
+    fn chosen(hosts: &[&[(&str, u32)]]) -> Result<Vec<String>, String> {
+        Ok(tried(hosts)?.remove(0))
     }
 
     #[test]
@@ -264,6 +338,17 @@ mod tests {
         assert_eq!(chosen(&[&a, &b]).unwrap(), ["10.0.0.1", "10.0.9.2"]);
         let v6 = [[("fd00::1", 64)], [("fd00::2", 64)]];
         assert_eq!(chosen(&[&v6[0], &v6[1]]).unwrap(), ["fd00::1", "fd00::2"]);
+    }
+
+    #[test]
+    fn the_other_networks_that_all_hosts_are_on_come_next_and_then_routes() {
+        let a = [("10.0.0.1", 24), ("fd00::1", 64), ("10.1.0.1", 24)];
+        let b = [("10.9.0.2", 24), ("10.1.0.2", 24), ("10.0.0.2", 24), ("fd00::2", 64)];
+        let networks = [["10.0.0.1", "10.0.0.2"], ["fd00::1", "fd00::2"], ["10.1.0.1", "10.1.0.2"]];
+        assert_eq!(tried(&[&a, &b]).unwrap(), networks);
+        let routed = [["10.0.0.1", "10.9.0.2"], ["fd00::1", "fd00::2"]];
+        assert_eq!(tried(&[&a[..1], &b[..1]]).unwrap(), routed[..1]);
+        assert_eq!(tried(&[&a[..2], &[b[0], b[3]]]).unwrap(), [routed[1], routed[0]]);
     }
 
     #[test]
@@ -310,16 +395,26 @@ mod tests {
     fn a_port_that_nobody_listens_at_is_named_with_both_ends() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let open = listener.local_addr().unwrap();
-        assert_eq!(try_others(0, &["a", "b"], &[open, open]), Ok(()));
+        assert_eq!(try_others(0, &[open, open]), Ok(()));
         let closed = {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             listener.local_addr().unwrap()
         };
-        let problem = try_others(0, &["a", "b"], &[open, closed]).unwrap_err();
+        let trouble = try_others(0, &[open, closed]).unwrap_err();
+        assert_eq!(Trouble::decode(trouble.encode()), Some(trouble));
+        let problem = describe(0, trouble, &["a", "b"], &[open, closed]);
         let named = format!(
-            "host a at 127.0.0.1 can't connect to host b at 127.0.0.1, port {}",
+            "host a at 127.0.0.1 can't connect to host b at 127.0.0.1, port {}: Connection refused",
             closed.port()
         );
         assert!(problem.starts_with(&named), "{problem}");
+        let silent = Trouble { host: 1, error: None };
+        assert_eq!(Trouble::decode(silent.encode()), Some(silent));
+        let problem = describe(0, silent, &["a", "b"], &[open, closed]);
+        assert!(problem.ends_with("no answer within 3.5 s"), "{problem}");
+        let own = Trouble { host: 0, error: Some(Errno::ADDRNOTAVAIL) };
+        let problem = describe(0, own, &["a", "b"], &[open, closed]);
+        assert!(problem.starts_with("host a can't listen at 127.0.0.1"), "{problem}");
+        assert_eq!(Trouble::decode([0; OUTCOME_BYTES]), None);
     }
 }

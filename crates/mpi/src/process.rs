@@ -166,17 +166,25 @@ fn open(world: &mut Ranks<'_>) -> Result<Arc<Context>, NoContext> {
         // SAFETY: the contract of `tributary_take_turns`, which was called.
         unsafe { context.callers_take_turns() };
     }
-    if world.rank() == 0
-        && let Some(problem) = context.unreachable()
-    {
-        // Standard error may be closed; the report tells it, too.
-        let _ = writeln!(
-            io::stderr().lock(),
-            "tributary: {problem}; collectives between hosts are left to the underlying MPI (open TCP between \
-             the hosts, name addresses on another network by TRIBUTARY_HOST_ADDRESS, or set TRIBUTARY_FABRIC=off)"
-        );
+    if world.rank() == 0 {
+        tell_of_links(&context);
     }
     Ok(Arc::new(context))
+}
+
+/// Says what the user may want to change on the network. Standard error may be closed: where hosts are not joined, the report
+/// says so, too.
+fn tell_of_links(context: &Context) {
+    let consequence = "collectives between hosts are left to the underlying MPI (open TCP between the hosts, \
+                       name addresses on another network by TRIBUTARY_HOST_ADDRESS, or set TRIBUTARY_FABRIC=off)";
+    let told = match (context.unreachable(), context.passed_over()) {
+        (Some(problem), _) => format!("{problem}; {consequence}"),
+        (None, Some(problem)) => format!(
+            "{problem}; another network of the hosts is used (TRIBUTARY_HOST_ADDRESS says which)"
+        ),
+        (None, None) => return,
+    };
+    let _ = writeln!(io::stderr().lock(), "tributary: {told}");
 }
 
 /// Frees the context, and forgets what was counted.
