@@ -7,6 +7,7 @@
 mod authentication;
 mod called;
 mod layout;
+mod replicated;
 mod shape;
 mod stream;
 mod target;
@@ -22,6 +23,9 @@ use crate::{
 pub use authentication::{CODE_BYTES, announces_code, announcing_code, without_code};
 pub use called::{Called, Disagreement, Waiting};
 pub use layout::CAPABILITY_OFFSET;
+pub use replicated::{
+    Question, REPEATED_BYTES_MAX, REPEATED_HEAD_BYTES, RepeatedError, RepeatedHead,
+};
 pub use shape::{PAYLOAD_BYTES_MAX, Shape, ShapeError};
 pub use stream::{STREAM_BYTES_MAX, StreamRequest, StreamShape, StreamShapeError};
 pub use target::Target;
@@ -112,6 +116,21 @@ pub enum Message {
     Waiting(Waiting),
     /// Between hosts that are joined directly: the group has failed because members called different operations.
     Disagreement(Disagreement),
+    /// Between members of a replicated group: the sender's contribution.
+    Contribution(Contribution),
+    /// Between members of a replicated group: the level's sum. The level is the part's sequence number.
+    LevelSum(Part),
+    /// Between members of a replicated group: what a dead member contributed.
+    Passed {
+        /// Its contribution.
+        part: Part,
+        /// The dead member.
+        of: u8,
+    },
+    /// Between members of a replicated group: the sender lacks a contribution.
+    Ask(Question),
+    /// Between members of a replicated group: the sender does not have what it was asked for, and sends it when it does.
+    NotYet(Question),
 }
 
 /// The receivers, at or below one child, of what is sent to the group's multicast address.
@@ -184,6 +203,24 @@ impl Part {
     #[must_use]
     pub const fn payload_bytes(&self) -> usize {
         if self.has_data { self.shape.bytes() } else { 0 }
+    }
+}
+
+/// A member's contribution to an operation of a replicated group. Its level is the part's sequence number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contribution {
+    /// The contribution.
+    pub part: Part,
+    /// How many bytes of the payload, behind it, are its sender's contribution to the operation before, with its head; 0
+    /// if it is not repeated.
+    pub repeated_bytes: u16,
+}
+
+impl Contribution {
+    /// Length of the payload that follows the header.
+    #[must_use]
+    pub const fn payload_bytes(&self) -> usize {
+        self.part.payload_bytes() + self.repeated_bytes as usize
     }
 }
 
@@ -300,6 +337,9 @@ pub enum DecodeError {
     /// A reduction without a contribution, or a barrier with one.
     #[error("frame has data where its operation has none, or none where it needs some")]
     DataMismatch,
+    /// What repeats the contribution before, and can't.
+    #[error(transparent)]
+    Repeated(#[from] RepeatedError),
     /// A field that this kind of frame must leave zero is not zero.
     #[error("frame sets a reserved field")]
     ReservedField,

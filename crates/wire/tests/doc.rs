@@ -2,9 +2,10 @@
 //! enums and with encoded frames, in both directions.
 
 use tributary_wire::frame::{
-    Abort, AbortReason, Called, DecodeError, Disagreement, Edge, HEADER_BYTES, Header, MAGIC,
-    Message, Part, RetransmitState, STREAM_BYTES_MAX, Shape, StreamRequest, StreamShape, Target,
-    Versions, Waiting,
+    Abort, AbortReason, Called, Contribution, DecodeError, Disagreement, Edge, HEADER_BYTES,
+    Header, MAGIC, Message, Part, Question, REPEATED_BYTES_MAX, REPEATED_HEAD_BYTES,
+    RetransmitState, STREAM_BYTES_MAX, Shape, StreamRequest, StreamShape, Target, Versions,
+    Waiting,
 };
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
@@ -100,6 +101,8 @@ fn fields_fill_the_header_without_gap_or_overlap() {
 
 const CALLED: Called = Called { collective: 3, operator: Operator::Sum, datatype: Datatype::F64 };
 
+const QUESTION: Question = Question { operation: OperationNumber(3), level: 2, of: Some(6) };
+
 fn message(kind: &str) -> Message {
     let abort = Abort { reason: AbortReason::Misbehaved, at_fault: EndpointId(9) };
     match kind {
@@ -137,6 +140,14 @@ fn message(kind: &str) -> Message {
             members: [EndpointId(5), EndpointId(6)],
             called: [CALLED; 2],
         }),
+        "contribution" => Message::Contribution(Contribution {
+            part: part(Target::Member(EndpointId(5))),
+            repeated_bytes: 40,
+        }),
+        "level sum" => Message::LevelSum(part(Target::Member(EndpointId(5)))),
+        "passed" => Message::Passed { part: part(Target::Member(EndpointId(5))), of: 6 },
+        "ask" => Message::Ask(QUESTION),
+        "not yet" => Message::NotYet(QUESTION),
         other => panic!("{other} is no kind"),
     }
 }
@@ -144,7 +155,7 @@ fn message(kind: &str) -> Message {
 #[test]
 fn kinds_have_their_codes_and_set_their_fields_only() {
     let rows = table("Kinds");
-    assert_eq!(rows.len(), 19);
+    assert_eq!(rows.len(), 24);
     let common = ["magic", "version", "kind", "group", "epoch", "child", "capability"];
     let parts = "operation segment sequence elements target datatype operator has-data payload-bytes attempt";
     for row in &rows {
@@ -257,6 +268,10 @@ fn abort_reasons_have_their_codes_and_words() {
 fn limits_and_starts_are_the_stated_ones() {
     assert!(PAGE.contains("1,048,576 bytes"));
     assert_eq!(tributary_wire::frame::PAYLOAD_BYTES_MAX, 1_048_576);
+    assert!(PAGE.contains("a head of 8 bytes"));
+    assert_eq!(REPEATED_HEAD_BYTES, 8);
+    assert!(PAGE.contains("no longer than 64 bytes"));
+    assert_eq!(REPEATED_BYTES_MAX, 64);
     assert!(PAGE.contains("up to 2 GiB"));
     assert_eq!(STREAM_BYTES_MAX, 2 << 30);
     assert!(PAGE.contains("starts 64 before 2^32"));

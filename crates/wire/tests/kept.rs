@@ -7,8 +7,9 @@ use std::num::NonZeroU16;
 use std::path::Path;
 
 use tributary_wire::frame::{
-    Abort, AbortReason, Called, Disagreement, Edge, Header, Message, Part, RetransmitState, Shape,
-    StreamRequest, StreamShape, Subscription, Target, Versions, Waiting, announcing_code,
+    Abort, AbortReason, Called, Contribution, Disagreement, Edge, Header, Message, Part, Question,
+    RetransmitState, Shape, StreamRequest, StreamShape, Subscription, Target, Versions, Waiting,
+    announcing_code,
 };
 use tributary_wire::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
@@ -85,6 +86,17 @@ fn messages() -> Vec<(String, Message)> {
     let members = [EndpointId(0x6162_6364), EndpointId(0x6566_6768)];
     let disagreement = Disagreement { members, called: [one, other] };
     add("disagreement", Message::Disagreement(disagreement));
+    let own = sum(Target::Member(EndpointId(0x7172_7374)), true);
+    for (name, repeated_bytes) in [("contribution", 0), ("contribution and the one before", 72)] {
+        add(name, Message::Contribution(Contribution { part: own, repeated_bytes }));
+    }
+    add("level sum", Message::LevelSum(own));
+    add("passed", Message::Passed { part: own, of: 63 });
+    for (name, of) in [("its own", None), ("that of a dead one", Some(63))] {
+        let question = Question { operation, level: 2, of };
+        add(&format!("ask for {name}"), Message::Ask(question));
+        add(&format!("not yet {name}"), Message::NotYet(question));
+    }
     for operator in Operator::ALL {
         for datatype in Datatype::ALL {
             if Shape::new(operator, datatype, 6).is_ok() {

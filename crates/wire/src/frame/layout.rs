@@ -3,10 +3,11 @@
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::replicated::{RepeatedError, check_length};
 use super::{
-    Abort, AbortReason, Called, DecodeError, Disagreement, Edge, HEADER_BYTES, Header, MAGIC,
-    Message, Part, RetransmitState, Shape, StreamRequest, StreamShape, Subscription, Target,
-    Version, Waiting,
+    Abort, AbortReason, Called, Contribution, DecodeError, Disagreement, Edge, HEADER_BYTES,
+    Header, MAGIC, Message, PAYLOAD_BYTES_MAX, Part, Question, RetransmitState, Shape,
+    StreamRequest, StreamShape, Subscription, Target, Version, Waiting,
 };
 use crate::{
     Capability, ChildIndex, Datatype, EndpointId, Epoch, GroupId, OperationNumber, Operator,
@@ -63,6 +64,11 @@ const KIND_CHUNK_RESULT: u8 = 19;
 const KIND_STREAM_DONE: u8 = 20;
 const KIND_WAITING: u8 = 24;
 const KIND_DISAGREEMENT: u8 = 25;
+const KIND_CONTRIBUTION: u8 = 26;
+const KIND_LEVEL_SUM: u8 = 27;
+const KIND_PASSED: u8 = 28;
+const KIND_ASK: u8 = 29;
+const KIND_NOT_YET: u8 = 30;
 
 const TARGET_NONE: u8 = 0;
 pub(super) const TARGET_ALL: u8 = 1;
@@ -79,7 +85,10 @@ impl Header {
             Message::Request(part)
             | Message::Result(part)
             | Message::Chunk(part)
-            | Message::ChunkResult(part) => part.payload_bytes(),
+            | Message::ChunkResult(part)
+            | Message::LevelSum(part)
+            | Message::Passed { part, .. } => part.payload_bytes(),
+            Message::Contribution(contribution) => contribution.payload_bytes(),
             _ => 0,
         }
     }
@@ -115,7 +124,13 @@ impl Header {
         // they are on the fast path.
         let has_part = matches!(
             message,
-            Message::Request(_) | Message::Result(_) | Message::Chunk(_) | Message::ChunkResult(_)
+            Message::Request(_)
+                | Message::Result(_)
+                | Message::Chunk(_)
+                | Message::ChunkResult(_)
+                | Message::Contribution(_)
+                | Message::LevelSum(_)
+                | Message::Passed { .. }
         );
         if !has_part && header.encode()[..] != bytes[..HEADER_BYTES] {
             return Err(DecodeError::ReservedField);
@@ -183,6 +198,17 @@ impl Header {
                 raw.put_called(called[1]);
                 raw.target_member = U32::new(members[1].0);
             }
+            Message::Contribution(Contribution { part, repeated_bytes }) => {
+                raw.put_part(KIND_CONTRIBUTION, &part);
+                raw.detail = U16::new(repeated_bytes);
+            }
+            Message::LevelSum(part) => raw.put_part(KIND_LEVEL_SUM, &part),
+            Message::Passed { part, of } => {
+                raw.put_part(KIND_PASSED, &part);
+                raw.detail = U16::new(of.into());
+            }
+            Message::Ask(question) => raw.put_question(KIND_ASK, question),
+            Message::NotYet(question) => raw.put_question(KIND_NOT_YET, question),
         }
         zerocopy::transmute!(raw)
     }
@@ -232,6 +258,26 @@ impl RawHeader {
                 digest: self.target_member.get(),
             }),
             KIND_DISAGREEMENT => Message::Disagreement(self.disagreement()?),
+            KIND_CONTRIBUTION => {
+                let (part, repeated_bytes) = self.part_and_detail()?;
+                check_length(repeated_bytes)?;
+                let contribution = Contribution { part, repeated_bytes };
+                if contribution.payload_bytes() > PAYLOAD_BYTES_MAX {
+                    return Err(RepeatedError::Length { bytes: repeated_bytes }.into());
+                }
+                Message::Contribution(contribution)
+            }
+            KIND_LEVEL_SUM => match self.part_and_detail()? {
+                (part, 0) => Message::LevelSum(part),
+                _ => return Err(DecodeError::ReservedField),
+            },
+            KIND_PASSED => {
+                let (part, of) = self.part_and_detail()?;
+                let of = u8::try_from(of).map_err(|_| DecodeError::ReservedField)?;
+                Message::Passed { part, of }
+            }
+            KIND_ASK => Message::Ask(self.question()?),
+            KIND_NOT_YET => Message::NotYet(self.question()?),
             other => return Err(DecodeError::UnknownKind(other)),
         })
     }
@@ -246,6 +292,25 @@ impl RawHeader {
             return Err(DecodeError::ReservedField);
         }
         Ok(part)
+    }
+
+    /// A part that has data if its operation reduces some, and what else the detail says.
+    fn part_and_detail(&self) -> Result<(Part, u16), DecodeError> {
+        let mut part = self.part()?;
+        if part.shape.operator().is_reduction() && !part.has_data {
+            return Err(DecodeError::DataMismatch);
+        }
+        let detail = core::mem::take(&mut part.retransmit.behind);
+        Ok((part, detail))
+    }
+
+    fn question(&self) -> Result<Question, DecodeError> {
+        let of = u8::try_from(self.detail.get()).map_err(|_| DecodeError::ReservedField)?;
+        Ok(Question {
+            operation: self.operation_number(),
+            level: self.sequence.get(),
+            of: of.checked_sub(1),
+        })
     }
 
     fn part(&self) -> Result<Part, DecodeError> {
@@ -306,6 +371,12 @@ impl RawHeader {
     fn put_operation(&mut self, kind: u8, operation: OperationNumber) {
         self.kind = kind;
         self.operation = U32::new(operation.0);
+    }
+
+    fn put_question(&mut self, kind: u8, question: Question) {
+        self.put_operation(kind, question.operation);
+        self.sequence = U32::new(question.level);
+        self.detail = U16::new(question.of.map_or(0, |of| u16::from(of) + 1));
     }
 
     fn disagreement(&self) -> Result<Disagreement, DecodeError> {
