@@ -108,6 +108,32 @@ fn frames_of_any_length_arrive_as_they_were_sent_at_any_receiver() {
 }
 
 #[test]
+fn copies_take_one_system_call_and_reach_all_targets() {
+    let mut sender = DatagramSocket::bind(loopback()).unwrap();
+    let mut receivers = [(); 3].map(|()| DatagramSocket::bind(loopback()).unwrap());
+    let mut targets = receivers.each_ref().map(|socket| socket.address().unwrap()).to_vec();
+    // The second time the last target comes twice in a row, with the same bytes at one place.
+    targets.push(targets[2]);
+    for (number, to) in [(1, &targets[..3]), (2, &targets[..]), (3, &targets[..0])] {
+        let header = header(number, 1000).encode();
+        assert_eq!(sender.send_copies(to, &header, &payload(number, 1000)), Ok(Sent::Taken));
+    }
+    assert_eq!(sender.stats().send_calls, 0, "nothing goes out before the flush");
+    flush(&mut sender);
+    assert_eq!((sender.stats().send_calls, sender.stats().sent), (1, 7));
+    for (receiver, twice) in receivers.iter_mut().zip([false, false, true]) {
+        let numbers = if twice { &[1, 2, 2][..] } else { &[1, 2] };
+        let frames = receive(receiver, numbers.len());
+        for ((got, bytes, source), number) in frames.into_iter().zip(numbers) {
+            assert_eq!((got, bytes), (header(*number, 1000), payload(*number, 1000)));
+            assert_eq!(source, sender.address().unwrap());
+        }
+    }
+    let short = header(1, 1000).encode();
+    assert!(sender.send_copies(&targets, &short, &payload(1, 999)).is_err());
+}
+
+#[test]
 fn many_frames_take_few_system_calls() {
     let mut sender = DatagramSocket::bind(loopback()).unwrap();
     let mut receiver = DatagramSocket::bind(loopback()).unwrap();

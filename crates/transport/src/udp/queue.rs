@@ -46,8 +46,11 @@ pub(super) fn train(entries: &[Entry]) -> usize {
     let mut length = 1;
     let mut bytes = head.len_bytes;
     for entry in &entries[1..] {
+        // Copies of one frame lie at one place.
+        let is_behind = entry.start == head.start + bytes;
         bytes += entry.len_bytes;
-        let fits = entry.target == head.target
+        let fits = is_behind
+            && entry.target == head.target
             && entry.len_bytes <= head.len_bytes
             && bytes <= TRAIN_BYTES_MAX;
         if !fits {

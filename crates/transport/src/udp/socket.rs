@@ -35,6 +35,9 @@ const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 /// Most frames that are queued to be sent together.
 const QUEUED_FRAMES_MAX: usize = 64;
 
+/// Most copies of one frame that are queued at once.
+pub const COPIES_MAX: usize = QUEUED_FRAMES_MAX;
+
 /// Routers that a result may cross on its path to members: those of one site.
 pub const MULTICAST_HOPS: u32 = 8;
 
@@ -240,6 +243,42 @@ impl DatagramSocket {
             }
         }
         entries.push(Entry { start, len_bytes: bytes.len() - start, target });
+        Ok(Sent::Taken)
+    }
+
+    /// Queues one frame, without a code, for each of `targets`, of which there are at most [`COPIES_MAX`]: its bytes once,
+    /// and for up to 32 of them one system call. All go out with [`DatagramSocket::flush`], or when the queue is full; on
+    /// `Full` none is queued.
+    ///
+    /// # Errors
+    /// As [`DatagramSocket::send`].
+    ///
+    /// # Panics
+    /// If there are more targets.
+    pub fn send_copies(
+        &mut self,
+        targets: &[SocketAddr],
+        header: &[u8; HEADER_BYTES],
+        payload: &[u8],
+    ) -> Result<Sent, SendError> {
+        assert!(targets.len() <= COPIES_MAX, "{} copies", targets.len());
+        check_announced(header, payload, DATAGRAM_PAYLOAD_BYTES_MAX)?;
+        let is_too_full = self.queue.entries.len() + targets.len() > QUEUED_FRAMES_MAX;
+        if is_too_full && self.flush() == Sent::Full {
+            return Ok(Sent::Full);
+        }
+        let Queue { bytes, entries } = &mut self.queue;
+        let start = bytes.len();
+        if !targets.is_empty() {
+            bytes.extend_from_slice(header);
+            bytes.extend_from_slice(payload);
+        }
+        let len_bytes = bytes.len() - start;
+        entries.extend(targets.iter().map(|target| Entry {
+            start,
+            len_bytes,
+            target: Some(*target),
+        }));
         Ok(Sent::Taken)
     }
 
