@@ -268,6 +268,10 @@ impl Running {
     }
 
     fn fold_aside(&mut self, workspace: &mut Workspace, span: Span) {
+        // A barrier's vectors are nowhere, and it has no kernel.
+        if span.is_empty() {
+            return;
+        }
         let aside = std::mem::take(&mut workspace.aside);
         self.land(workspace, span, &aside[self.what.bytes(span)], Landing::FoldAsLeft);
         workspace.aside = aside;

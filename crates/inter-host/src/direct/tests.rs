@@ -17,7 +17,9 @@ use tributary_transport::{Link as _, connect_tcp};
 use tributary_wire::frame::{Edge, Header, Message, Versions};
 use tributary_wire::{ChildIndex, Epoch};
 
-use tributary_algorithms::{Algorithm, Collective, CollectiveKind, Order, Schedule, Shape};
+use tributary_algorithms::{
+    Algorithm, Collective, CollectiveKind, Order, Radices, Schedule, Shape,
+};
 use tributary_shm_collectives::Blocks;
 use tributary_transport::Sent;
 use tributary_tuning::AlgorithmChoice;
@@ -205,6 +207,32 @@ fn a_contribution_that_stays_where_it_is_gives_the_bits_of_one_in_the_vector() {
             links.leave();
         });
         assert_eq!(runs.len(), 4);
+    }
+}
+
+/// A barrier's vectors are nowhere, also where a schedule folds: with more than two to a group.
+#[test]
+fn barriers_end_with_every_algorithm_that_has_one() {
+    let radices = Radices::new(&[4]).expect("radices");
+    let algorithms = [
+        Algorithm::Dissemination,
+        Algorithm::RecursiveKing { radix: 4 },
+        Algorithm::MixedRadix { radices },
+        Algorithm::Linear,
+    ];
+    for algorithm in algorithms {
+        let hosts = listening(4, AlgorithmChoice::Binomial, identity(7, false)).0;
+        on_all(hosts, move |_, mut links| {
+            for _ in 0..3 {
+                let barrier = InterHostOperation { algorithm, ..InterHostOperation::BARRIER };
+                // SAFETY: a barrier has no buffers.
+                unsafe { links.start(&barrier).unwrap() };
+                while !links.poll().unwrap() {
+                    links.sleep(Duration::from_millis(5));
+                }
+            }
+            links.leave();
+        });
     }
 }
 
