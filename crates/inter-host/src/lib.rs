@@ -2,13 +2,15 @@
 //!
 //! Owns the contract between the engine of a communicator, which runs operations, and the two methods,
 //! which carry them between hosts ([`InterHost`]); the place in a tree ([`TreeMember`]), and what happens
-//! when that tree is lost ([`FailoverTree`]); and the host algorithms over links ([`DirectLinks`]). Must not know the other ranks of a host, how a method is
+//! when that tree is lost ([`FailoverTree`]); the host algorithms over links ([`DirectLinks`]); and, not yet selected by
+//! anybody, levels of groups whose members exchange datagrams ([`replicated`]). Must not know the other ranks of a host, how a method is
 //! selected, MPI, or how the leaders found each other.
 
 mod direct;
 pub mod failover;
 mod kernels;
 mod operation;
+pub mod replicated;
 pub mod threads;
 mod tree;
 pub mod watch;

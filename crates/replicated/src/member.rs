@@ -225,6 +225,12 @@ impl Member {
         open.min().filter(|at_ns| *at_ns != u64::MAX)
     }
 
+    /// What a member called, as far as this one knows and remembers it.
+    #[must_use]
+    pub fn call(&self, operation: u64, member: u8) -> Option<Call> {
+        self.known_at(operation).filter(|_| member < self.members)?.call(member)
+    }
+
     /// What to do next.
     pub fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()

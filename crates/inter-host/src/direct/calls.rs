@@ -16,16 +16,16 @@ const KEPT_MAX: usize = 128;
 
 /// What a host called under one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Call {
-    pub(super) number: OperationNumber,
-    pub(super) called: Called,
+pub(crate) struct Call {
+    pub(crate) number: OperationNumber,
+    pub(crate) called: Called,
     /// Of this operation and all before it.
-    pub(super) digest: u32,
+    pub(crate) digest: u32,
 }
 
 /// The calls of this host.
 #[derive(Default)]
-pub(super) struct Calls {
+pub(crate) struct Calls {
     history: u64,
     /// The number of the next.
     next: u32,
@@ -35,7 +35,7 @@ pub(super) struct Calls {
 
 /// What comes of comparing another host's call with this host's of that number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Comparison {
+pub(crate) enum Comparison {
     Same,
     /// This host called something else.
     Differs(Call),
@@ -47,7 +47,7 @@ pub(super) enum Comparison {
 
 impl Call {
     /// What the sender of a frame called.
-    pub(super) fn told_by(part: &Part) -> Self {
+    pub(crate) fn told_by(part: &Part) -> Self {
         let called = Called {
             collective: part.retransmit.attempt,
             operator: part.shape.operator(),
@@ -58,7 +58,7 @@ impl Call {
     }
 
     /// The question of a host that waits in this call.
-    pub(super) fn question(self) -> Waiting {
+    pub(crate) fn question(self) -> Waiting {
         Waiting { operation: self.number, called: self.called, digest: self.digest }
     }
 
@@ -76,7 +76,7 @@ impl From<Waiting> for Call {
 
 impl Calls {
     /// Notes that this host begins an operation.
-    pub(super) fn begin(&mut self, operation: &InterHostOperation) -> Call {
+    pub(crate) fn begin(&mut self, operation: &InterHostOperation) -> Call {
         let &InterHostOperation { operator, datatype, .. } = operation;
         let called = Called { collective: operation.called as u8, operator, datatype };
         self.history = operation.digest_after(self.history);
@@ -92,12 +92,12 @@ impl Calls {
     }
 
     /// The call that was begun last, if there is one.
-    pub(super) fn last(&self) -> Option<Call> {
+    pub(crate) fn last(&self) -> Option<Call> {
         self.kept.get(self.next.wrapping_sub(1) as usize % KEPT_MAX).copied()
     }
 
     /// Compares what another host called.
-    pub(super) fn compare(&self, theirs: Call) -> Comparison {
+    pub(crate) fn compare(&self, theirs: Call) -> Comparison {
         let Some(last) = self.last() else { return Comparison::Ahead };
         // Numbers wrap, and hosts are never apart by half of them.
         if theirs.number.0.wrapping_sub(last.number.0) as i32 > 0 {

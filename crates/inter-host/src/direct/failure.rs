@@ -7,26 +7,26 @@ use super::calls::Call;
 
 /// Why there is no going on, for all hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Verdict {
-    pub(super) abort: Abort,
+pub(crate) struct Verdict {
+    pub(crate) abort: Abort,
     /// What two hosts called, if that is why.
-    pub(super) disagreement: Option<Disagreement>,
+    pub(crate) disagreement: Option<Disagreement>,
 }
 
 impl Verdict {
     /// Host `me` called something else than `other`.
-    pub(super) fn of_calls(me: u32, own: Call, other: u32, theirs: Call) -> Self {
+    pub(crate) fn of_calls(me: u32, own: Call, other: u32, theirs: Call) -> Self {
         let members = [me, other].map(EndpointId);
         Disagreement { members, called: [own, theirs].map(|call| call.called) }.into()
     }
 
     /// What the other hosts are told.
-    pub(super) fn message(self) -> Message {
+    pub(crate) fn message(self) -> Message {
         self.disagreement.map_or(Message::Abort(self.abort), Message::Disagreement)
     }
 
     /// Whether the host at fault has to be told, too: it is there.
-    pub(super) fn has_living_culprit(self) -> bool {
+    pub(crate) fn has_living_culprit(self) -> bool {
         self.abort.reason == AbortReason::Disagreement
     }
 }
@@ -47,7 +47,7 @@ impl From<Disagreement> for Verdict {
 
 /// What was found to be wrong; [`Peers::explain`](super::peers::Peers::explain) says whose fault it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// A host said so, or sent what it must not, or a frame of its own is not authentic.
     Known(Verdict),
     /// The link to this host has ended, or it has left while it was needed. That is no proof that it is
@@ -58,7 +58,7 @@ pub(super) enum Failure {
 
 impl Failure {
     /// What is known for certain.
-    pub(super) fn known(self) -> Option<Verdict> {
+    pub(crate) fn known(self) -> Option<Verdict> {
         match self {
             Self::Known(verdict) => Some(verdict),
             Self::Ended(_) => None,

@@ -6,8 +6,8 @@ use tributary_wire::{Capability, FrameKey, GroupId};
 /// What tells one communicator's direct links from every other's, and its members from strangers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    pub(super) group: GroupId,
-    pub(super) secret: Capability,
+    pub(crate) group: GroupId,
+    pub(crate) secret: Capability,
     /// What the links' keys are derived from; none where frames carry no codes.
     key: Option<FrameKey>,
 }
@@ -42,7 +42,7 @@ impl Identity {
 
     /// The key of the link between two hosts, which no other link of the communicator has; none where
     /// frames carry no codes.
-    pub(super) fn link_key(&self, hosts: [u32; 2]) -> Option<AuthenticationKey> {
+    pub(crate) fn link_key(&self, hosts: [u32; 2]) -> Option<AuthenticationKey> {
         self.key.map(|key| AuthenticationKey::of_direct_link(key, self.group, hosts))
     }
 }

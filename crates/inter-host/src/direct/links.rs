@@ -1,7 +1,7 @@
 //! This host's place among the others, and the operations that it carries.
 
 use std::os::fd::BorrowedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tributary_transport::Sent;
 use tributary_wire::frame::{Abort, AbortReason, Disagreement};
@@ -9,15 +9,13 @@ use tributary_wire::{EndpointId, Epoch};
 
 use super::calls::Calls;
 use super::failure::{Failure, Verdict};
+use super::grace::wait_for_grace;
 use super::identity::Identity;
 use super::listener::Listener;
 use super::peers::Peers;
 use super::running::{Running, Workspace};
 use super::schedules::Found;
 use crate::operation::{InterHost, InterHostOperation};
-
-/// How long a graceful close may take: to leave this process, and after a failure to arrive.
-const GRACE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Up to so many hosts, one that fails tells all others.
 const TOLD_HOSTS_MAX: u32 = 16;
@@ -141,16 +139,13 @@ impl DirectLinks {
         if let Failure::Ended(host) = failure {
             self.peers.call_again(host);
         }
-        let is_untold = |host: &u32| *host != abort.at_fault.0 || verdict.has_living_culprit();
         let me = self.peers.me();
         let may_come = |host: &u32| !self.stands_by && may_call_later(me, *host, self.hosts);
         let later = (0..self.hosts).filter(may_come);
         let partners = self.workspace.schedules.all_peers();
-        later.chain(partners).filter(is_untold).for_each(|host| self.peers.reach_to_tell(host));
+        self.peers.tell_all(verdict, later.chain(partners));
         self.running = None;
         self.failed = Some(verdict);
-        wait_for_grace(|| self.peers.spread(verdict));
-        self.peers.end_untold();
         abort
     }
 
@@ -257,12 +252,4 @@ fn may_call_later(me: u32, other: u32, hosts: u32) -> bool {
     let distance = me.abs_diff(other);
     let is_near = distance.is_power_of_two() || (hosts - distance).is_power_of_two();
     distance > 0 && (hosts <= TOLD_HOSTS_MAX || is_near)
-}
-
-/// Tries until it succeeds, for as long as a graceful close may take.
-fn wait_for_grace(mut is_said: impl FnMut() -> bool) {
-    let deadline = Instant::now() + GRACE_TIMEOUT;
-    while !is_said() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }

@@ -50,6 +50,7 @@ mod address;
 mod calls;
 mod contribution;
 mod failure;
+mod grace;
 mod identity;
 mod interfaces;
 mod links;
@@ -67,3 +68,10 @@ pub use identity::Identity;
 pub use interfaces::{HostAddress, host_addresses};
 pub use links::DirectLinks;
 pub use listener::{Listener, ListenerError};
+
+// What a replicated group takes of direct links.
+pub(crate) use calls::Calls;
+pub(crate) use failure::{Failure, Verdict};
+pub(crate) use grace::wait_for_grace;
+pub(crate) use peer::misbehaved;
+pub(crate) use peers::Peers;

@@ -13,7 +13,7 @@ use super::failure::{Failure, Verdict};
 use super::identity::Identity;
 
 /// The version of frames on these links: the processes of a job are of one build.
-pub(super) const VERSION: Version = Versions::SPOKEN.newest;
+pub(crate) const VERSION: Version = Versions::SPOKEN.newest;
 
 /// Most frames thrown away of one link in one round of spreading the news.
 const DISCARDED_FRAMES_MAX: u32 = 64;
@@ -64,6 +64,8 @@ pub(super) enum Said {
     Part(Part),
     /// It waits for this host.
     Waits(Call),
+    /// Something of a replicated group.
+    Replicated(Message),
     /// It leaves.
     Leaves,
 }
@@ -225,6 +227,7 @@ impl Peer {
                     self.asked = Some(Asked { call, is_behind_frames: true });
                     self.has_asked = true;
                 }
+                Said::Replicated(_) => return Err(misbehaved(host).into()),
                 Said::Leaves => self.has_left = true,
             }
         }
@@ -273,7 +276,7 @@ impl Peer {
                 Ok(Some(frame)) => match message_from(host, identity, &frame.header)? {
                     Said::Leaves => self.contact.on_left(now_ns),
                     Said::Waits(call) => self.asked = Some(Asked { call, is_behind_frames: false }),
-                    Said::Part(_) => {}
+                    Said::Part(_) | Said::Replicated(_) => {}
                 },
                 Err(Failure::Ended(_)) => self.contact.on_ring_ended(now_ns),
                 Err(known) => return Err(known),
@@ -449,12 +452,23 @@ pub(super) fn message_from(
     match header.message {
         Message::Request(part) if is_ours => Ok(Said::Part(part)),
         Message::Waiting(waiting) if is_ours => Ok(Said::Waits(waiting.into())),
+        Message::Contribution(_)
+        | Message::LevelSum(_)
+        | Message::Passed { .. }
+        | Message::Ask(_)
+        | Message::NotYet(_)
+            if is_ours =>
+        {
+            Ok(Said::Replicated(header.message))
+        }
         Message::Leave if is_ours => Ok(Said::Leaves),
         Message::Abort(abort) if is_ours => Err(abort.into()),
         Message::Disagreement(disagreement) if is_ours => Err(disagreement.into()),
-        _ => {
-            let at_fault = EndpointId(host);
-            Err(Abort { reason: AbortReason::Misbehaved, at_fault }.into())
-        }
+        _ => Err(misbehaved(host)),
     }
+}
+
+/// Host `host` broke the protocol.
+pub(crate) fn misbehaved(host: u32) -> Verdict {
+    Abort { reason: AbortReason::Misbehaved, at_fault: EndpointId(host) }.into()
 }

@@ -1,5 +1,7 @@
 //! The links to the other hosts, made when they are needed.
 
+mod beside;
+
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -13,10 +15,11 @@ use tributary_wire::{ChildIndex, EndpointId, Epoch};
 
 use super::calls::{Call, Calls, Comparison};
 use super::failure::{Failure, Verdict};
+use super::grace::wait_for_grace;
 use super::identity::Identity;
 use super::listener::{Caller, Listener};
 use super::options::options;
-use super::peer::{Asked, Peer, Ring, Rung, Said, VERSION, failure_of, message_from};
+use super::peer::{Asked, Peer, Ring, Rung, Said, VERSION, failure_of, message_from, misbehaved};
 
 /// The epoch of no loss of a tree: who rings with it has lost a link.
 const NO_LOSS: Epoch = Epoch(0);
@@ -32,7 +35,7 @@ const LAST_FRAMES_MAX: u32 = 1 << 20;
 const OTHERS_FRAMES_MAX: u32 = 1 << 12;
 
 /// This host's links.
-pub(super) struct Peers {
+pub(crate) struct Peers {
     me: u32,
     identity: Identity,
     /// Closed after a failure, so that who calls later is turned away instead of left waiting.
@@ -61,7 +64,7 @@ impl Peers {
         links.map(|link| u64::from(link.retransmissions())).sum()
     }
 
-    pub(super) fn new(
+    pub(crate) fn new(
         me: u32,
         identity: Identity,
         listener: Listener,
@@ -84,13 +87,13 @@ impl Peers {
         }
     }
 
-    pub(super) fn me(&self) -> u32 {
+    pub(crate) fn me(&self) -> u32 {
         self.me
     }
 
     /// Sees to it that there will be a link to `host`: calls it if that is this host's part. If it is the other's, which
     /// may be late, gone, or have a link that has ended here, rings there in time, to learn whether it is alive.
-    pub(super) fn call(&mut self, host: u32) -> Result<(), Failure> {
+    pub(crate) fn call(&mut self, host: u32) -> Result<(), Failure> {
         if self.peers[host as usize].link.is_some() {
             return Ok(());
         }
@@ -139,7 +142,7 @@ impl Peers {
 
     /// Calls a host anew whose link has ended, so that it can be told why there is no going on: if this
     /// host's `Join` was altered on its way, the other turned it away, and still waits to be called.
-    pub(super) fn call_again(&mut self, host: u32) {
+    pub(crate) fn call_again(&mut self, host: u32) {
         if self.identity.is_authenticated() && self.me < host {
             self.peers[host as usize] = Peer::new(Contact::new(self.me, host));
             // A host that can't be called is gone.
@@ -147,12 +150,22 @@ impl Peers {
         }
     }
 
-    /// Offers a frame to `host`.
+    /// Offers a part of an operation to `host`.
     pub(super) fn send(&mut self, host: u32, part: Part, payload: &[u8]) -> Result<Sent, Failure> {
+        self.tell(host, Message::Request(part), payload)
+    }
+
+    /// Offers a frame to `host`.
+    pub(crate) fn tell(
+        &mut self,
+        host: u32,
+        message: Message,
+        payload: &[u8],
+    ) -> Result<Sent, Failure> {
         self.reach(host)?;
         let edge = self.edge();
         let peer = &mut self.peers[host as usize];
-        let sent = match peer.say(edge, Message::Request(part), payload) {
+        let sent = match peer.say(edge, message, payload) {
             Err(_) if peer.stands_by => {
                 peer.forget_link();
                 return self.reach(host).map(|()| Sent::Full);
@@ -200,9 +213,19 @@ impl Peers {
                 peer.has_asked = true;
                 Ok(None)
             }
+            Said::Replicated(_) => Err(misbehaved(host).into()),
             // As above.
             Said::Leaves => Err(Failure::Ended(host)),
         }
+    }
+
+    /// Tells `hosts`, and all that have a link to this one, why there is no going on. Then ends the links.
+    pub(crate) fn tell_all(&mut self, verdict: Verdict, hosts: impl Iterator<Item = u32>) {
+        let at_fault = verdict.abort.at_fault.0;
+        let is_untold = |host: &u32| *host != at_fault || verdict.has_living_culprit();
+        hosts.filter(is_untold).for_each(|host| self.reach_to_tell(host));
+        wait_for_grace(|| self.spread(verdict));
+        self.end_untold();
     }
 
     /// Compares what others called with what this host did, which waits for `awaited`: in frames that no step has asked for,
@@ -287,12 +310,10 @@ impl Peers {
         {
             return;
         }
-        let time =
-            Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
         {
             let mut watched = self.watched(awaited, unsent);
             // A wait that fails is a link that fails, and the next poll says so.
-            let _ = poll(&mut watched, Some(&time));
+            let _ = poll(&mut watched, Some(&timespec(time)));
         }
         if let Some(link) = awaited.and_then(|host| self.peers[host as usize].link.as_mut()) {
             link.disarm();
@@ -328,7 +349,7 @@ impl Peers {
     }
 
     /// Pushes on what links have taken. Full while some of it is left.
-    pub(super) fn flush(&mut self) -> Sent {
+    pub(crate) fn flush(&mut self) -> Sent {
         if self.is_ringing {
             self.push_rings();
         }
@@ -350,13 +371,13 @@ impl Peers {
     }
 
     /// Whether all links may end; one round of what has to be done before.
-    pub(super) fn may_end(&mut self) -> bool {
+    pub(crate) fn may_end(&mut self) -> bool {
         let waiting = self.peers.iter_mut().filter_map(|peer| (!peer.may_end()).then_some(()));
         waiting.count() == 0
     }
 
     /// Says `Leave` on every link that has room for it.
-    pub(super) fn say_leave(&mut self) {
+    pub(crate) fn say_leave(&mut self) {
         let edge = self.edge();
         // Hosts that have rung are told, too.
         self.accept();
@@ -371,7 +392,7 @@ impl Peers {
     /// The abort to report for a failure. A host that has not died sends an abort before it ends its
     /// links. So unread input is searched for one, first of the host whose link ended, then of the others.
     /// If there is none, the host whose link ended is at fault.
-    pub(super) fn explain(&mut self, failure: Failure) -> Verdict {
+    pub(crate) fn explain(&mut self, failure: Failure) -> Verdict {
         let host = match failure {
             Failure::Known(verdict) => return verdict,
             Failure::Ended(host) => host,
@@ -389,7 +410,7 @@ impl Peers {
     }
 
     /// Calls `host`, or rings there, to tell it why there is no going on, if there is no link: it would find nobody.
-    pub(super) fn reach_to_tell(&mut self, host: u32) {
+    fn reach_to_tell(&mut self, host: u32) {
         let peer = &self.peers[host as usize];
         if peer.link.is_some() || peer.is_rung() {
             return;
@@ -417,7 +438,7 @@ impl Peers {
 
     /// Ends the links of hosts that could not be told, so that they find an ended link, and accepts no
     /// further link.
-    pub(super) fn end_untold(&mut self) {
+    fn end_untold(&mut self) {
         self.listener = None;
         self.peers.iter_mut().for_each(Peer::end_untold);
     }
@@ -523,13 +544,14 @@ impl Peers {
 
     /// Ends the link to `host`, as an outage does.
     #[cfg(test)]
-    pub(super) fn end_link(&mut self, host: u32) {
+    pub(crate) fn end_link(&mut self, host: u32) {
         if let Some(link) = &mut self.peers[host as usize].link {
             link.shutdown();
         }
     }
 
-    fn edge(&self) -> Edge {
+    /// Where the frames of this host say that they come from.
+    pub(crate) fn edge(&self) -> Edge {
         Edge {
             group: self.identity.group,
             epoch: NO_LOSS,
@@ -538,4 +560,8 @@ impl Peers {
             version: VERSION,
         }
     }
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) }
 }

@@ -1,0 +1,81 @@
+//! Links beside datagrams: what members of replicated groups say over them, and how a host sleeps on both.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+use rustix::event::{PollFd, PollFlags, poll};
+use tributary_transport::{Armed, DatagramSocket, Link};
+use tributary_wire::frame::Message;
+
+use super::super::failure::Failure;
+use super::super::listener::Listener;
+use super::super::peer::{Said, failure_of, message_from, misbehaved};
+use super::{Peers, WATCHED_MAX, timespec};
+
+impl Peers {
+    /// The next thing that `host` says in a replicated group, with its payload. A host that has left or whose link has
+    /// ended is an ended one.
+    pub(crate) fn hear(&mut self, host: u32) -> Result<Option<(Message, &[u8])>, Failure> {
+        self.reach(host)?;
+        let (edge, identity) = (self.edge(), self.identity);
+        let peer = &mut self.peers[host as usize];
+        if !peer.is_greeted {
+            let _ = peer.greet(edge).map_err(|_| Failure::Ended(host))?;
+            self.has_rest = true;
+        }
+        let Some(link) = &mut peer.link else { return Ok(None) };
+        let frame = match link.receive() {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return Ok(None),
+            Err(error) => return Err(failure_of(host, &identity, error)),
+        };
+        match message_from(host, &identity, &frame.header)? {
+            Said::Replicated(message) => Ok(Some((message, frame.payload))),
+            Said::Leaves => Err(Failure::Ended(host)),
+            Said::Part(_) | Said::Waits(_) => Err(misbehaved(host).into()),
+        }
+    }
+
+    /// Sleeps until a datagram may have come, or a frame from one of `hosts`. Whether something may have come over a link.
+    pub(crate) fn sleep_beside(
+        &mut self,
+        socket: &DatagramSocket,
+        hosts: impl Iterator<Item = u32> + Clone,
+        time: Duration,
+    ) -> bool {
+        let has_come = hosts.clone().any(|host| {
+            let link = self.peers[host as usize].link.as_mut();
+            link.is_some_and(|link| link.arm() == Armed::Ready)
+        });
+        let is_woken = has_come || {
+            let flags =
+                |writes| if writes { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            let mut watched = ArrayVec::<_, WATCHED_MAX>::new();
+            watched.push(PollFd::from_borrowed_fd(socket.as_fd(), flags(socket.wants_write())));
+            let is_outside = |host: u32| self.peers[host as usize].link.is_none();
+            let callers = self.listener.iter().filter(|_| hosts.clone().any(is_outside));
+            let links = hosts.clone().filter_map(|host| self.peers[host as usize].link.as_ref());
+            let links = links.map(|link| (link.as_fd(), flags(link.wants_write())));
+            let callers = callers.flat_map(Listener::descriptors).map(|fd| (fd, PollFlags::IN));
+            // Beyond the bound, see `WATCHED_MAX`.
+            let room = watched.remaining_capacity();
+            let others = callers.chain(links).take(room);
+            watched.extend(others.map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)));
+            // A wait that fails is a link that fails, and the next round says so.
+            let _ = poll(&mut watched, Some(&timespec(time)));
+            watched[1..].iter().any(|fd| !fd.revents().is_empty())
+        };
+        for host in hosts {
+            if let Some(link) = &mut self.peers[host as usize].link {
+                link.disarm();
+            }
+        }
+        is_woken
+    }
+
+    /// The links may end only when the other hosts' kernels have all that was sent.
+    pub(crate) fn keep_until_out(&mut self) {
+        self.peers.iter_mut().for_each(|peer| peer.has_asked = true);
+    }
+}

@@ -1,0 +1,218 @@
+//! Contributions as datagrams: to all members of a group at once, and only from hosts that prove who they are.
+
+use std::net::{IpAddr, SocketAddr};
+
+use arrayvec::ArrayVec;
+use tributary_replicated::MEMBERS_MAX;
+use tributary_transport::udp::DatagramStats;
+use tributary_transport::{
+    AuthenticationKey, Datagram, DatagramSocket, ListenError, Sent, Unqueued,
+};
+use tributary_wire::ChildIndex;
+use tributary_wire::frame::{
+    Contribution, Edge, HEADER_BYTES, Header, Message, Part, RepeatedHead,
+};
+
+use crate::direct::Identity;
+
+/// Most datagrams that are taken in one round. More wait for the next: a host that sends without end holds up nothing else.
+const TAKEN_MAX: usize = 256;
+
+/// Where a host takes the datagrams of one communicator.
+pub struct Endpoint {
+    socket: DatagramSocket,
+}
+
+/// Why a host can't take datagrams.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("can't take datagrams of other hosts at {address}: {problem}")]
+pub struct DatagramsError {
+    address: IpAddr,
+    problem: ListenError,
+}
+
+impl Endpoint {
+    /// Takes datagrams at a port that the system chooses.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn bind(address: IpAddr) -> Result<(Self, SocketAddr), DatagramsError> {
+        let opened = DatagramSocket::bind(SocketAddr::new(address, 0))
+            .and_then(|socket| socket.address().map(|address| (socket, address)));
+        match opened {
+            Ok((socket, bound)) => Ok((Self { socket }, bound)),
+            Err(problem) => Err(DatagramsError { address, problem }),
+        }
+    }
+}
+
+/// A contribution that the one behind it repeats.
+#[derive(Clone, Copy)]
+pub(super) struct Repeated<'a> {
+    pub(super) head: RepeatedHead,
+    pub(super) bytes: &'a [u8],
+}
+
+/// This host's datagrams to and from all others.
+pub(super) struct Datagrams {
+    socket: DatagramSocket,
+    unqueued: Unqueued,
+    identity: Identity,
+    /// Where this host's frames say that they come from.
+    edge: Edge,
+    /// By host.
+    addresses: Vec<SocketAddr>,
+    /// By host; empty where frames carry no codes.
+    keys: Vec<Option<AuthenticationKey>>,
+    /// A contribution and what it repeats, one behind the other.
+    payload: Vec<u8>,
+    refused: u64,
+    #[cfg(test)]
+    pub(super) faults: Option<super::tests::faults::Faults>,
+}
+
+impl Datagrams {
+    pub(super) fn new(
+        endpoint: Endpoint,
+        identity: Identity,
+        edge: Edge,
+        addresses: Vec<SocketAddr>,
+    ) -> Self {
+        let Endpoint { mut socket } = endpoint;
+        // A filter is no check: where the kernel refuses it, strangers cost a wake-up each.
+        let _ = socket.queue_holders([identity.secret]);
+        let me = u32::from(edge.child.0);
+        let keys = (0..addresses.len() as u32).map(|host| identity.link_key([me, host])).collect();
+        Self {
+            unqueued: socket.unqueued(),
+            socket,
+            identity,
+            edge,
+            addresses,
+            keys,
+            payload: Vec::new(),
+            refused: 0,
+            #[cfg(test)]
+            faults: None,
+        }
+    }
+
+    /// Queues a contribution for each of these hosts. It is lost where there is no room, as if the network had lost it.
+    pub(super) fn send(
+        &mut self,
+        hosts: impl Iterator<Item = u32>,
+        part: Part,
+        contribution: &[u8],
+        repeated: Option<Repeated<'_>>,
+    ) {
+        let mut payload = std::mem::take(&mut self.payload);
+        payload.clear();
+        payload.extend_from_slice(contribution);
+        if let Some(Repeated { head, bytes }) = repeated {
+            payload.extend_from_slice(&head.encode());
+            payload.extend_from_slice(bytes);
+        }
+        let repeated_bytes = (payload.len() - contribution.len()) as u16;
+        let message = Message::Contribution(Contribution { part, repeated_bytes });
+        let header = Header { edge: self.edge, message }.encode();
+        #[cfg(test)]
+        let hosts = super::tests::faults::survivors(self, hosts, &header, &payload).into_iter();
+        self.send_copies(hosts, &header, &payload);
+        self.payload = payload;
+    }
+
+    /// One code is not another's, so frames with codes go out one by one, though by one system call as well.
+    pub(super) fn send_copies(
+        &mut self,
+        hosts: impl Iterator<Item = u32>,
+        header: &[u8; HEADER_BYTES],
+        payload: &[u8],
+    ) {
+        let mut targets = ArrayVec::<SocketAddr, { MEMBERS_MAX as usize }>::new();
+        for host in hosts {
+            let address = self.addresses[host as usize];
+            match &self.keys[host as usize] {
+                None => targets.push(address),
+                Some(key) => {
+                    let sent = self.socket.send(Some(address), header, payload, Some(key));
+                    let _ = sent.expect("contributions fit datagrams");
+                }
+            }
+        }
+        let sent = self.socket.send_copies(&targets, header, payload);
+        let _ = sent.expect("contributions fit datagrams");
+    }
+
+    /// Sends any frame, without a code.
+    #[cfg(test)]
+    pub(super) fn send_raw(&mut self, to: SocketAddr, header: &[u8; HEADER_BYTES], payload: &[u8]) {
+        let _ = self.socket.send(Some(to), header, payload, None).expect("a frame");
+        assert_eq!(self.socket.flush(), Sent::Taken);
+    }
+
+    pub(super) fn flush(&mut self) -> Sent {
+        self.socket.flush()
+    }
+
+    /// Hands the contributions that have come to `take`, each with the host that sent it and its payload.
+    pub(super) fn take(&mut self, mut take: impl FnMut(u32, &Contribution, &[u8])) {
+        for _ in 0..TAKEN_MAX {
+            // A socket that fails receives nothing, which the members ask for over their links.
+            let Ok(Some(datagram)) = self.socket.receive() else { return };
+            match sender(&self.identity, self.edge, &self.addresses, &self.keys, &datagram) {
+                Some((host, contribution)) => take(host, &contribution, datagram.frame.payload),
+                None => self.refused += 1,
+            }
+        }
+    }
+
+    /// Whether nothing has come, as far as one system call tells.
+    pub(super) fn has_nothing(&mut self) -> bool {
+        matches!(self.socket.has_arrived(), Ok(false))
+    }
+
+    /// Whether something was received and not taken.
+    pub(super) fn holds_more(&self) -> bool {
+        self.socket.holds_more()
+    }
+
+    pub(super) fn socket(&self) -> &DatagramSocket {
+        &self.socket
+    }
+
+    pub(super) fn stats(&self) -> DatagramStats {
+        self.socket.stats()
+    }
+
+    /// Datagrams that were refused here, and that the kernel has dropped before.
+    pub(super) fn refused(&self) -> (u64, u64) {
+        (self.refused + self.socket.stats().garbage, self.unqueued.count())
+    }
+}
+
+/// The host that has sent a contribution, if it proves to be a member. What it proves that by comes first.
+fn sender(
+    identity: &Identity,
+    own: Edge,
+    addresses: &[SocketAddr],
+    keys: &[Option<AuthenticationKey>],
+    datagram: &Datagram<'_>,
+) -> Option<(u32, Contribution)> {
+    let Header { edge, message } = datagram.frame.header;
+    if edge.capability != identity.secret {
+        return None;
+    }
+    let ChildIndex(host) = edge.child;
+    let key = keys.get(usize::from(host))?;
+    if key.is_some_and(|key| !key.authenticates(&datagram.frame)) {
+        return None;
+    }
+    let is_ours = (edge.group, edge.epoch, edge.version) == (own.group, own.epoch, own.version);
+    let is_at_home = addresses[usize::from(host)] == datagram.source && edge.child != own.child;
+    match message {
+        Message::Contribution(contribution) if is_ours && is_at_home => {
+            Some((host.into(), contribution))
+        }
+        _ => None,
+    }
+}

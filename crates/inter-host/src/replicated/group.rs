@@ -1,0 +1,227 @@
+//! One level's group: the machine of this host, its memory, and what waits to be said over links.
+
+use std::collections::VecDeque;
+
+use tributary_replicated::{Call, Datagram, Failure, Landing, Member, Message, Output, Place};
+use tributary_shm_collectives::Combine;
+use tributary_wire::OperationNumber;
+use tributary_wire::frame::{self, Contribution, RepeatedHead};
+
+use super::datagrams::{Datagrams, Repeated};
+use super::memory::Memory;
+use super::saying;
+
+/// Operations of a communicator run one by one.
+const WINDOW: u16 = 1;
+
+/// Most messages that wait for room on a link while more is heard from its other end.
+const UNSAID_MAX: usize = 16;
+
+/// A message that its link has no room for yet.
+pub(super) struct Unsaid {
+    pub(super) member: u8,
+    pub(super) message: frame::Message,
+    pub(super) payload: Vec<u8>,
+}
+
+/// What the machine has come to.
+pub(super) enum Event {
+    Completed { place: usize },
+    Failed { operation: u64, failure: Failure },
+}
+
+pub(super) struct Group {
+    level: u32,
+    /// By member.
+    hosts: Vec<u32>,
+    /// Those but this one.
+    pub(super) others: Vec<u32>,
+    me: u8,
+    machine: Member,
+    memory: Memory,
+    /// Operations begun.
+    begun: u64,
+    /// In order. Bounded: the machine asks each member once for each operation that it remembers, and a member whose answers
+    /// pile up is not heard ([`Self::is_backed_up`]).
+    pub(super) unsaid: VecDeque<Unsaid>,
+    /// The operation that was completed last, and its place.
+    last: Option<(u64, usize)>,
+    /// This group has asked, and waits for answers over links.
+    pub(super) has_asked: bool,
+}
+
+impl Group {
+    /// Of the host `me`, one of `hosts`.
+    pub(super) fn new(level: u32, hosts: Vec<u32>, me: u32, ask_after_ns: u64) -> Self {
+        let others = hosts.iter().copied().filter(|host| *host != me).collect();
+        let place = hosts.iter().position(|host| *host == me);
+        let me = place.expect("a host is a member of its groups") as u8;
+        let machine = Member::new(me, hosts.len() as u8, WINDOW, ask_after_ns);
+        let memory = Memory::new(machine.places(), hosts.len());
+        Self {
+            level,
+            hosts,
+            others,
+            me,
+            machine,
+            memory,
+            begun: 0,
+            last: None,
+            unsaid: VecDeque::new(),
+            has_asked: false,
+        }
+    }
+
+    pub(super) fn host(&self, member: u8) -> u32 {
+        self.hosts[usize::from(member)]
+    }
+
+    /// The number of another host as a member.
+    pub(super) fn member(&self, host: u32) -> Option<u8> {
+        let member = self.hosts.binary_search(&host).ok()? as u8;
+        (member != self.me).then_some(member)
+    }
+
+    /// The whole number of an operation, which is near those under way.
+    pub(super) fn whole(&self, number: OperationNumber) -> Option<u64> {
+        let distance = number.0.wrapping_sub(self.begun as u32) as i32;
+        self.begun.checked_add_signed(distance.into())
+    }
+
+    /// Begins the next operation. False if the group has failed.
+    pub(super) fn begin(&mut self, call: Call, contribution: &[u8], now_ns: u64) -> bool {
+        self.memory.put(self.machine.next_place(), contribution);
+        let has_begun = self.machine.begin(call, now_ns).is_ok();
+        self.begun += u64::from(has_begun);
+        self.has_asked = false;
+        has_begun
+    }
+
+    /// A member's contribution has come as a datagram.
+    pub(super) fn take_datagram(
+        &mut self,
+        member: u8,
+        contribution: &Contribution,
+        payload: &[u8],
+    ) {
+        let Some(operation) = self.whole(contribution.part.operation) else { return };
+        let call = saying::call_told_by(&contribution.part);
+        let (current, behind) = payload.split_at(call.len_bytes as usize);
+        // What is no contribution is as good as not repeated.
+        let repeated = RepeatedHead::decode(behind).unwrap_or(None);
+        let previous = repeated.map(|(head, bytes)| saying::repeated_call(head, bytes.len()));
+        let datagram = Datagram { operation, call, previous };
+        let landing = self.machine.handle_datagram(member, &datagram);
+        if let Some(place) = landing.current {
+            self.memory.put(place, current);
+        }
+        if let (Landing { previous: Some(place), .. }, Some((_, bytes))) = (landing, repeated) {
+            self.memory.put(place, bytes);
+        }
+    }
+
+    /// A member has said something over its link. False if it is nothing that a member may say.
+    pub(super) fn take_message(&mut self, member: u8, message: Message, payload: &[u8]) -> bool {
+        if let Message::Sum { operation } = message {
+            let own = self.machine.call(operation, self.me).map(|call| call.len_bytes as usize);
+            if own.is_some_and(|own| own != payload.len()) {
+                return false;
+            }
+        }
+        let len_bytes = match message {
+            Message::Contribution { call, .. } | Message::Passed { call, .. } => call.len_bytes,
+            _ => payload.len() as u32,
+        };
+        if let Some(place) = self.machine.handle_message(member, message) {
+            self.memory.put(place, &payload[..len_bytes as usize]);
+        }
+        true
+    }
+
+    pub(super) fn handle_link_closed(&mut self, member: u8) {
+        self.unsaid.retain(|unsaid| unsaid.member != member);
+        self.machine.handle_link_closed(member);
+    }
+
+    /// Whether so much waits to be said to a member that it has to read first.
+    pub(super) fn is_backed_up(&self, member: u8) -> bool {
+        self.unsaid.iter().filter(|unsaid| unsaid.member == member).count() >= UNSAID_MAX
+    }
+
+    pub(super) fn handle_timer(&mut self, now_ns: u64) {
+        if self.machine.next_timer_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+            self.machine.handle_timer(now_ns);
+        }
+    }
+
+    pub(super) fn next_timer_ns(&self) -> Option<u64> {
+        self.machine.next_timer_ns()
+    }
+
+    /// What a member called in an operation.
+    pub(super) fn call(&self, operation: u64, member: u8) -> Option<Call> {
+        self.machine.call(operation, member)
+    }
+
+    pub(super) fn sum(&self, place: usize) -> &[u8] {
+        self.memory.at(Place::Sum { place })
+    }
+
+    /// Does what the machine says, up to the next event.
+    pub(super) fn act(
+        &mut self,
+        kernel: Option<&dyn Combine>,
+        datagrams: &mut Datagrams,
+    ) -> Option<Event> {
+        while let Some(output) = self.machine.poll() {
+            match output {
+                Output::Send { datagram, payload, previous } => {
+                    let part = saying::part(datagram.operation, self.level, datagram.call);
+                    let repeated = datagram.previous.zip(previous).map(|(call, place)| Repeated {
+                        head: saying::repeated_head(call),
+                        bytes: self.memory.at(place),
+                    });
+                    datagrams.send(
+                        self.others.iter().copied(),
+                        part,
+                        self.memory.at(payload),
+                        repeated,
+                    );
+                }
+                Output::Tell { to, message, payload } => self.tell(to, message, payload),
+                Output::Fold { place } => self.memory.fold(place, kernel),
+                Output::Completed { operation, place } => {
+                    self.last = Some((operation, place));
+                    return Some(Event::Completed { place });
+                }
+                Output::Failed { operation, failure } => {
+                    return Some(Event::Failed { operation, failure });
+                }
+            }
+        }
+        None
+    }
+
+    /// The payload is copied: a place may be another operation's when the link has room.
+    fn tell(&mut self, member: u8, message: Message, payload: Option<Place>) {
+        self.has_asked |= matches!(message, Message::Ask { .. } | Message::AskFor { .. });
+        let own = match message {
+            Message::Sum { operation } => self.machine.call(operation, self.me),
+            _ => None,
+        };
+        if let Some(message) = saying::said(message, self.level, own) {
+            let payload = payload.map_or_else(Vec::new, |place| self.memory.at(place).to_vec());
+            self.unsaid.push_back(Unsaid { member, message, payload });
+        }
+    }
+
+    /// Gives the sum of the last operation to all links, for members that may lack something when this host is gone.
+    pub(super) fn say_last_sum(&mut self) {
+        let Some((operation, place)) = self.last else { return };
+        let place = Place::Sum { place };
+        let me = self.me;
+        for member in (0..self.hosts.len() as u8).filter(|member| *member != me) {
+            self.tell(member, Message::Sum { operation }, Some(place));
+        }
+    }
+}

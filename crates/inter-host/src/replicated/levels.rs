@@ -1,0 +1,284 @@
+//! The operations of one host over all levels.
+
+mod rounds;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use tributary_algorithms::Collective;
+use tributary_algorithms::plan::Plan;
+use tributary_replicated::Call;
+use tributary_transport::Sent;
+use tributary_transport::udp::DatagramStats;
+use tributary_wire::EndpointId;
+use tributary_wire::frame::{Abort, AbortReason, Disagreement};
+
+use super::datagrams::{Datagrams, Endpoint};
+use super::group::Group;
+use super::groups::{NoGroups, groups};
+use super::{CONTRIBUTION_BYTES_MAX, saying};
+use crate::direct::{Calls, Failure, Identity, Listener, Peers, Verdict, wait_for_grace};
+use crate::operation::{InterHost, InterHostOperation};
+
+/// How long a contribution may be late before its sender is asked, once. A question costs two frames over a link; a lost
+/// datagram that nothing else tells of costs this much.
+const ASK_AFTER: Duration = Duration::from_millis(2);
+
+/// Rounds that find nothing between two looks at the links, while this host waits for nothing over them.
+const ROUNDS_PER_LOOK: u32 = 32;
+
+/// The hosts that exchange datagrams, as one of them knows them.
+pub struct Members {
+    /// This host.
+    pub me: u32,
+    /// What tells members from strangers.
+    pub identity: Identity,
+    /// Where other hosts' links come in.
+    pub listener: Listener,
+    /// Where each host listens.
+    pub addresses: Vec<SocketAddr>,
+    /// Where this host takes datagrams.
+    pub endpoint: Endpoint,
+    /// Where each host takes datagrams.
+    pub datagram_addresses: Vec<SocketAddr>,
+}
+
+/// Counts since the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplicatedStats {
+    /// Of the socket.
+    pub datagrams: DatagramStats,
+    /// Datagrams that no member can have sent.
+    pub refused: u64,
+    /// Datagrams that the kernel has dropped before that: strangers', and those that found no room.
+    pub unqueued: u64,
+    /// Messages to other hosts over their links.
+    pub said: u64,
+    /// Messages of other hosts over their links.
+    pub heard: u64,
+    /// Times that this host has slept.
+    pub sleeps: u64,
+}
+
+/// This host's place in the groups of all levels.
+pub struct ReplicatedLevels {
+    me: u32,
+    peers: Peers,
+    datagrams: Datagrams,
+    /// By level.
+    groups: Vec<Group>,
+    /// All other hosts of the groups.
+    others: Vec<u32>,
+    /// Hosts whose links have ended.
+    ended: Vec<bool>,
+    calls: Calls,
+    running: Option<Running>,
+    failed: Option<Verdict>,
+    began: Instant,
+    has_called: bool,
+    rounds_to_look: u32,
+    stats: ReplicatedStats,
+}
+
+/// The operation under way.
+struct Running {
+    operation: InterHostOperation,
+    call: Call,
+    level: usize,
+    is_done: bool,
+}
+
+impl ReplicatedLevels {
+    /// One of the hosts of a plan.
+    ///
+    /// # Errors
+    /// [`NoGroups`] where the plan's groups are none that exchange datagrams; the same at all hosts.
+    ///
+    /// # Panics
+    /// If there are not as many addresses as the plan has hosts.
+    pub fn new(members: Members, plan: &Plan) -> Result<Self, NoGroups> {
+        Self::asking_after(members, plan, ASK_AFTER)
+    }
+
+    /// The same, with another patience before a member is asked.
+    pub(super) fn asking_after(
+        members: Members,
+        plan: &Plan,
+        ask_after: Duration,
+    ) -> Result<Self, NoGroups> {
+        let Members { me, identity, listener, addresses, endpoint, datagram_addresses } = members;
+        let hosts = plan.hosts() as usize;
+        assert_eq!([addresses.len(), datagram_addresses.len()], [hosts; 2], "an address a host");
+        let ask_after_ns = ask_after.as_nanos() as u64;
+        let group = |(level, hosts)| Group::new(level, hosts, me, ask_after_ns);
+        let groups: Vec<Group> = (0..).zip(groups(plan, me)?).map(group).collect();
+        let others = groups.iter().flat_map(|group| group.others.iter().copied()).collect();
+        let peers = Peers::new(me, identity, listener, addresses);
+        let datagrams = Datagrams::new(endpoint, identity, peers.edge(), datagram_addresses);
+        Ok(Self {
+            me,
+            peers,
+            datagrams,
+            groups,
+            others,
+            ended: vec![false; hosts],
+            calls: Calls::default(),
+            running: None,
+            failed: None,
+            began: Instant::now(),
+            has_called: false,
+            rounds_to_look: ROUNDS_PER_LOOK,
+            stats: ReplicatedStats::default(),
+        })
+    }
+
+    /// Whether an operation goes this way: others go over links.
+    #[must_use]
+    pub fn carries(operation: &InterHostOperation) -> bool {
+        let is_known = matches!(operation.collective, Collective::Allreduce | Collective::Barrier);
+        is_known && operation.len_bytes() <= CONTRIBUTION_BYTES_MAX
+    }
+
+    /// Counts since the beginning.
+    #[must_use]
+    pub fn stats(&self) -> ReplicatedStats {
+        let (refused, unqueued) = self.datagrams.refused();
+        ReplicatedStats { datagrams: self.datagrams.stats(), refused, unqueued, ..self.stats }
+    }
+
+    #[cfg(test)]
+    pub(super) fn inject(&mut self, faults: super::tests::faults::Faults) {
+        self.datagrams.faults = Some(faults);
+    }
+
+    /// Where this host takes datagrams.
+    #[cfg(test)]
+    pub(super) fn datagram_address(&self) -> SocketAddr {
+        self.datagrams.socket().address().expect("a bound socket has an address")
+    }
+
+    /// Sends any bytes from this host's socket.
+    #[cfg(test)]
+    pub(super) fn send_raw(&mut self, to: SocketAddr, header: &[u8; 64], payload: &[u8]) {
+        self.datagrams.send_raw(to, header, payload);
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
+    }
+
+    fn fail(&mut self, failure: Failure) -> Abort {
+        let verdict = self.peers.explain(failure);
+        if let Failure::Ended(host) = failure {
+            self.peers.call_again(host);
+        }
+        self.running = None;
+        self.failed = Some(verdict);
+        self.peers.tell_all(verdict, self.others.iter().copied());
+        verdict.abort
+    }
+}
+
+// SAFETY: the pointers are followed only while an operation runs, whose buffers its caller has promised to
+// every thread (`InterHost::start`).
+unsafe impl Send for ReplicatedLevels {}
+
+impl InterHost for ReplicatedLevels {
+    unsafe fn start(&mut self, operation: &InterHostOperation) -> Result<(), Abort> {
+        debug_assert!(self.running.is_none(), "operations of a communicator run one by one");
+        assert!(Self::carries(operation), "other operations go over links");
+        if let Some(verdict) = self.failed {
+            return Err(verdict.abort);
+        }
+        let call = saying::call_of(operation, self.calls.begin(operation).digest);
+        let &InterHostOperation { source, target, .. } = operation;
+        let first = if source.is_null() { target.cast_const() } else { source };
+        let contribution: &[u8] = if operation.len_bytes() == 0 {
+            &[]
+        } else {
+            // SAFETY: the caller keeps both valid for the vector's length, and its contribution is in one of them.
+            unsafe { std::slice::from_raw_parts(first, operation.len_bytes()) }
+        };
+        let now_ns = self.now_ns();
+        self.running = Some(Running { operation: *operation, call, level: 0, is_done: false });
+        let has_begun = self.groups[0].begin(call, contribution, now_ns);
+        debug_assert!(has_begun, "a group that has failed has ended this method");
+        // Before the links are called: datagrams need none.
+        let acted = self.act();
+        let _ = self.datagrams.flush();
+        acted.and_then(|()| self.call_others()).map_err(|failure| self.fail(failure))
+    }
+
+    fn poll(&mut self) -> Result<bool, Abort> {
+        if let Some(verdict) = self.failed {
+            self.running = None;
+            return Err(verdict.abort);
+        }
+        if self.running.as_ref().is_some_and(|running| !running.is_done) {
+            self.go_on().map_err(|failure| self.fail(failure))?;
+        }
+        let is_over = self.running.as_ref().is_none_or(|running| running.is_done);
+        if is_over {
+            self.running = None;
+        }
+        Ok(is_over)
+    }
+
+    fn has_nothing_yet(&mut self) -> bool {
+        let waits = self.running.as_ref().is_some_and(|running| !running.is_done);
+        let is_quiet = self.failed.is_none() && !self.groups.iter().any(|group| group.has_asked);
+        waits && is_quiet && self.datagrams.has_nothing()
+    }
+
+    fn sleep(&mut self, time: Duration) {
+        if self.failed.is_some() || self.datagrams.holds_more() {
+            return;
+        }
+        let due_ns = self.groups.iter().filter_map(Group::next_timer_ns).min();
+        let left = due_ns.map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(self.now_ns())));
+        let time = left.map_or(time, |left| left.min(time));
+        if time.is_zero() {
+            return;
+        }
+        let others = self.others.iter().copied().filter(|host| !self.ended[*host as usize]);
+        self.stats.sleeps += 1;
+        if self.peers.sleep_beside(self.datagrams.socket(), others, time) {
+            self.rounds_to_look = 0;
+        }
+    }
+
+    fn check(&mut self) {
+        // The next round finds out.
+        self.rounds_to_look = 0;
+    }
+
+    fn disagreement(&self) -> Option<Disagreement> {
+        self.failed?.disagreement
+    }
+
+    fn host_at_fault(&self, abort: &Abort) -> Option<usize> {
+        Some(abort.at_fault.0 as usize)
+    }
+
+    fn abort(&mut self, reason: AbortReason) {
+        if self.failed.is_none() {
+            self.fail(Abort { reason, at_fault: EndpointId(self.me) }.into());
+        }
+    }
+
+    fn leave(&mut self) {
+        if self.failed.is_some() {
+            return;
+        }
+        self.groups.iter_mut().for_each(Group::say_last_sum);
+        wait_for_grace(|| {
+            let said = self.say();
+            let is_out = self.peers.flush() == Sent::Taken;
+            said.is_err() || is_out && self.groups.iter().all(|group| group.unsaid.is_empty())
+        });
+        self.peers.say_leave();
+        self.peers.keep_until_out();
+        wait_for_grace(|| self.peers.flush() == Sent::Taken);
+        wait_for_grace(|| self.peers.may_end());
+    }
+}

@@ -1,0 +1,56 @@
+//! Levels of replicated groups: leaders send their contributions to one another as datagrams, and each folds them all.
+//!
+//! **Nothing selects this method so far.** Its tests and its benchmark use it; communicators do not.
+//!
+//! Owns the driver of the machine of crate `replicated`: the datagrams, the places of payload, and when to look at what. One
+//! [`ReplicatedLevels`] carries the operations of a communicator over the levels of a plan. At each level a host has a group, and
+//! what is the sum of one level is its contribution to the next. Must not know how a method is selected, or how the leaders'
+//! addresses were exchanged.
+//!
+//! # What goes where
+//!
+//! Contributions go as datagrams: one system call sends the copies for all members of a group, and one receives several. What a
+//! member lacks it asks for over its link to the other, and gets it there. Links are those of [`direct`](crate::direct): made at the
+//! first operation, authenticated by the same identity, and the only thing that tells that a host is gone. Silence never does.
+//!
+//! # Who may say something
+//!
+//! A datagram is taken if it carries the communicator's secret, comes from the address of the host that it names, and, where
+//! frames are authenticated, carries the code of the link between the two. Any other is counted and changes nothing. Most of
+//! them the kernel drops before this process wakes, by the first bytes of the secret.
+//!
+//! # Waiting
+//!
+//! The engine polls and sleeps, as for every method ([`InterHost`](crate::InterHost)). A poll asks the socket. It looks at the
+//! links only once in a while: when one has woken the process, when something was asked, and after some polls that found nothing.
+//!
+//! # Order
+//!
+//! Every group folds from its first member to its last, pair by pair, as the exchange over links does in the same plan
+//! ([`Schedule::over_levels`](tributary_algorithms::Schedule::over_levels)). So both give the same bits.
+//!
+//! # Leaving
+//!
+//! A host that leaves may be the only one that has what another lacks, and may not wait for one that computes. It gives
+//! the sums of its last operation to the links, which keep them for the others when the process is gone.
+
+mod datagrams;
+mod group;
+mod groups;
+mod levels;
+mod memory;
+mod saying;
+#[cfg(test)]
+mod tests;
+
+pub use datagrams::DatagramsError;
+pub use datagrams::Endpoint;
+pub use groups::NoGroups;
+pub use levels::{Members, ReplicatedLevels, ReplicatedStats};
+
+use tributary_transport::udp::DATAGRAM_PAYLOAD_BYTES_MAX;
+use tributary_wire::frame::{REPEATED_BYTES_MAX, REPEATED_HEAD_BYTES};
+
+/// The longest contribution: with the one before it, it fits one datagram.
+pub const CONTRIBUTION_BYTES_MAX: usize =
+    DATAGRAM_PAYLOAD_BYTES_MAX as usize - REPEATED_HEAD_BYTES - REPEATED_BYTES_MAX;

@@ -1,0 +1,95 @@
+//! Datagrams that are lost, repeated and overtaken.
+
+use super::faults::{Faults, Rates};
+use super::*;
+
+fn with_faults(
+    levels: &[u32],
+    authenticates: bool,
+    seed: u64,
+    rates: Rates,
+) -> Vec<ReplicatedLevels> {
+    let mut hosts = members(levels, identity(authenticates));
+    for (host, member) in (0..).zip(&mut hosts) {
+        member.inject(Faults::new(seed << 8 | host, rates));
+    }
+    hosts
+}
+
+#[test]
+fn whatever_datagrams_are_lost_repeated_or_late_the_bits_are_the_same() {
+    let rounds = 24;
+    let rates = [
+        Rates { lost: 5, repeated: 50, late: 50 },
+        Rates { lost: 100, repeated: 300, late: 300 },
+        Rates { lost: 500, repeated: 100, late: 900 },
+        Rates { lost: 1000, repeated: 0, late: 0 },
+    ];
+    for levels in [&[2][..], &[5], &[3, 2], &[4, 4]] {
+        let expected = expected(levels, rounds);
+        for (seed, rates) in (1..).zip(rates) {
+            let hosts = with_faults(levels, seed % 2 == 0, seed, rates);
+            let sums = on_all(hosts, move |host, mut member| {
+                rounds_of_doubles(&mut member, host, levels, rounds)
+            });
+            assert!(sums == expected, "{levels:?}, seed {seed}, {rates:?}");
+        }
+    }
+}
+
+/// The next datagram repeats the last contribution if that is short: nobody asks for it.
+#[test]
+fn a_short_contribution_that_is_lost_comes_with_the_next() {
+    let levels = &[2][..];
+    let hosts = with_faults(levels, false, 7, Rates { late: 400, ..Rates::default() });
+    let counts = on_all(hosts, move |host, mut member| {
+        for round in 0..200 {
+            let mut vector = doubles(host, round, 1);
+            let operation = allreduce_of(&mut vector, Operator::Sum, Datatype::F64, levels);
+            run(&mut member, &operation).unwrap();
+        }
+        member.leave();
+        member.stats()
+    });
+    for stats in counts {
+        assert!(stats.heard > 0, "late datagrams are asked for: {stats:?}");
+    }
+}
+
+/// A host leaves as soon as it is done. What another lacks of it is lost, and comes over a link that has an end.
+#[test]
+fn a_host_that_leaves_at_once_leaves_its_last_sum_behind() {
+    for seed in 1..20 {
+        let levels = &[3][..];
+        let hosts = with_faults(levels, false, seed, Rates { lost: 700, ..Rates::default() });
+        let sums = on_all(hosts, move |host, mut member| {
+            rounds_of_doubles(&mut member, host, levels, 1 + seed as u32 % 3)
+        });
+        assert!(sums.iter().all(|it| *it == sums[0]), "seed {seed}");
+    }
+}
+
+/// A host that computes can neither answer nor contribute. Others wait: they send what they contribute once, and ask once.
+#[test]
+fn a_host_that_computes_is_waited_for_without_a_flood() {
+    let levels = &[4][..];
+    let counts = on_all(members(levels, identity(false)), move |host, mut member| {
+        for round in 0..4 {
+            if host == 2 && round == 2 {
+                std::thread::sleep(Duration::from_secs(2));
+            }
+            round_of_doubles(&mut member, host, levels, round).unwrap();
+        }
+        member.leave();
+        member.stats()
+    });
+    for (host, stats) in counts.iter().enumerate() {
+        assert_eq!(stats.datagrams.sent, 4 * 3, "host {host}: {stats:?}");
+        // At most a question to each other in each operation, its answers, and the last sum.
+        assert!(stats.said <= 4 * 3 * 3 + 3, "host {host}: {stats:?}");
+        if host != 2 {
+            // It sleeps: at most 20 ms at a time.
+            assert!((1..2_000).contains(&stats.sleeps), "host {host}: {stats:?}");
+        }
+    }
+}

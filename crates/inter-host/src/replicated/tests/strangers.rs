@@ -1,0 +1,120 @@
+//! Datagrams of those that are no members: they change nothing, and are counted.
+
+use std::net::UdpSocket;
+
+use tributary_wire::frame::{
+    Contribution, Edge, Header, Message, Part, RetransmitState, Shape, Target, Versions,
+};
+use tributary_wire::{
+    Capability, ChildIndex, EndpointId, Epoch, OperationNumber, SegmentIndex, Sequence,
+};
+
+use super::*;
+
+/// A contribution of one double to operation `number`, as `host` would send it.
+fn contribution(identity: Identity, host: u16, number: u32) -> (Header, [u8; 8]) {
+    let part = Part {
+        operation: OperationNumber(number),
+        segment: SegmentIndex(0),
+        sequence: Sequence(0),
+        shape: Shape::new(Operator::Sum, Datatype::F64, 1).unwrap(),
+        target: Target::Member(EndpointId(1)),
+        has_data: true,
+        retransmit: RetransmitState { attempt: CollectiveKind::Allreduce as u8, behind: 0 },
+    };
+    let edge = Edge {
+        group: identity.group,
+        epoch: Epoch(0),
+        child: ChildIndex(host),
+        capability: identity.secret,
+        version: Versions::SPOKEN.newest,
+    };
+    let message = Message::Contribution(Contribution { part, repeated_bytes: 0 });
+    (Header { edge, message }, 1e300_f64.to_le_bytes())
+}
+
+fn send(socket: &UdpSocket, to: SocketAddr, header: Header, payload: &[u8]) {
+    let datagram = [&header.encode()[..], payload].concat();
+    socket.send_to(&datagram, to).unwrap();
+}
+
+#[test]
+fn forged_datagrams_change_nothing_and_are_counted() {
+    let (levels, rounds) = (&[2][..], 30);
+    for authenticates in [false, true] {
+        let identity = identity(authenticates);
+        let expected = expected(levels, rounds);
+        let mut hosts = members(levels, identity);
+        let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        for member in &mut hosts {
+            let to = member.datagram_address();
+            for number in 0..4 {
+                for host in 0..3 {
+                    // Without the secret; with it, from elsewhere; and something else than a contribution.
+                    let (header, payload) = contribution(identity, host, number);
+                    let mut without = header;
+                    without.edge.capability = Capability::from_bytes([8; 16]);
+                    send(&stranger, to, without, &payload);
+                    send(&stranger, to, header, &payload);
+                    send(&stranger, to, Header { message: Message::Leave, ..header }, &[]);
+                    stranger.send_to(b"nothing at all", to).unwrap();
+                }
+            }
+        }
+        let counts = on_all(hosts, move |host, mut member| {
+            let sums = rounds_of_doubles(&mut member, host, levels, rounds);
+            (sums, member.stats())
+        });
+        for ((sums, stats), expected) in counts.into_iter().zip(expected) {
+            assert!(sums == expected, "authenticated: {authenticates}");
+            // The kernel's filter lets frames with the secret pass.
+            assert_eq!((stats.refused, stats.unqueued), (24, 24), "{stats:?}");
+        }
+    }
+}
+
+/// Where frames carry codes, the source of a member and the secret are not enough.
+#[test]
+fn a_datagram_from_a_members_address_needs_the_code() {
+    let levels = &[2][..];
+    for authenticates in [false, true] {
+        let identity = identity(authenticates);
+        let mut hosts = members(levels, identity);
+        let to = hosts[0].datagram_address();
+        let (header, payload) = contribution(identity, 1, 0);
+        hosts[1].send_raw(to, &header.encode(), &payload);
+        let outcomes = on_all(hosts, move |host, mut member| {
+            let mut vector = doubles(host, 0, 1);
+            let operation = allreduce_of(&mut vector, Operator::Sum, Datatype::F64, levels);
+            let outcome = run(&mut member, &operation);
+            member.leave();
+            (outcome.is_ok(), member.stats().refused)
+        });
+        // Without codes it counts as the member's: it says another digest, and the member itself disagrees with it.
+        let [(is_ok, refused), _] = outcomes[..] else { panic!("two hosts") };
+        assert_eq!((is_ok, refused), (authenticates, u64::from(authenticates)));
+    }
+}
+
+/// The header's fields are those of a member, and what lies behind is not what they say.
+#[test]
+fn what_a_member_sends_amiss_is_dropped() {
+    let (levels, rounds) = (&[2][..], 10);
+    let identity = identity(false);
+    let expected = expected(levels, rounds);
+    let mut hosts = members(levels, identity);
+    let to = hosts[0].datagram_address();
+    for (level, number, repeated_bytes) in
+        [(1, 0, 0), (u32::MAX, 0, 0), (0, 7, 0), (0, 1 << 31, 0), (0, 5, 20)]
+    {
+        let (mut header, payload) = contribution(identity, 1, number);
+        let Message::Contribution(contribution) = &mut header.message else { panic!("it is one") };
+        contribution.part.sequence = Sequence(level);
+        contribution.repeated_bytes = repeated_bytes;
+        let behind = vec![0xff; usize::from(repeated_bytes)];
+        hosts[1].send_raw(to, &header.encode(), &[&payload[..], &behind].concat());
+    }
+    let sums =
+        on_all(hosts, move |host, mut member| rounds_of_doubles(&mut member, host, levels, rounds));
+    assert!(sums == expected);
+}
