@@ -59,6 +59,11 @@ pub enum Message {
         /// The member whose contribution it is.
         of: u8,
     },
+    /// The sender lacks a contribution of another member, which answers nothing: does the receiver have the level's sum?
+    AskForSum {
+        /// Of which operation.
+        operation: u64,
+    },
     /// The sender has not begun that operation, or has not folded it. It pushes what was asked for when it has.
     NotYet {
         /// The operation.

@@ -99,6 +99,7 @@ impl Member {
         let operation = &mut self.operations[place];
         operation.is_begun = true;
         operation.ask_at_ns = now_ns + self.ask_after_ns;
+        operation.patience_ns = self.ask_after_ns;
         operation.take(me, call);
         let owed = core::mem::take(&mut operation.owed);
         let previous = self.repeated(number);
@@ -170,6 +171,16 @@ impl Member {
                     self.give_up_if_lost(number, of);
                 }
             }
+            Message::NotYet { operation, lacks: None } => {
+                if let Some(operation) = self.known(operation) {
+                    operation.late |= one(from);
+                }
+            }
+            Message::AskForSum { operation } => {
+                if self.known_at(operation).is_some_and(|it| it.outcome == Outcome::Completed) {
+                    self.push_sum(from, operation);
+                }
+            }
             Message::Contribution { operation, call } => return self.take(from, operation, call),
             Message::Passed { operation, of, call } if of < self.members => {
                 return self.take_passed(of, operation, call);
@@ -210,9 +221,16 @@ impl Member {
         }
         for number in self.over..self.next {
             let place = self.place(number);
-            if self.operations[place].ask_at_ns <= now_ns {
-                self.operations[place].ask_at_ns = u64::MAX;
-                self.each(self.others(), |this, from| this.ask_if_lacking(number, from));
+            let operation = &mut self.operations[place];
+            if operation.ask_at_ns <= now_ns {
+                let is_first = operation.patience_ns == self.ask_after_ns;
+                operation.patience_ns = operation.patience_ns.saturating_mul(2);
+                operation.ask_at_ns = now_ns.saturating_add(operation.patience_ns);
+                if is_first {
+                    self.each(self.others(), |this, from| this.ask_if_lacking(number, from));
+                } else {
+                    self.ask_for_sum(number);
+                }
             }
         }
     }
@@ -220,6 +238,9 @@ impl Member {
     /// When to call [`Self::handle_timer`].
     #[must_use]
     pub fn next_timer_ns(&self) -> Option<u64> {
+        if self.has_failed.is_some() {
+            return None;
+        }
         let open =
             (self.over..self.next).map(|number| self.operations[self.place(number)].ask_at_ns);
         open.min().filter(|at_ns| *at_ns != u64::MAX)
@@ -353,7 +374,7 @@ impl Member {
 
     fn complete(&mut self, number: u64) {
         let place = self.place(number);
-        self.operations[place].outcome = Outcome::Completed;
+        self.operations[place].end(Outcome::Completed);
         let owed = core::mem::take(&mut self.operations[place].owed_sum);
         self.outputs.push_back(Output::Completed { operation: number, place });
         self.each(owed, |this, to| this.push_sum(to, number));
@@ -368,7 +389,7 @@ impl Member {
     /// Fails an operation, and tells all: nobody waits for one that this member does not begin.
     fn fail(&mut self, number: u64, failure: Failure) {
         let place = self.place(number);
-        self.operations[place].outcome = Outcome::Failed;
+        self.operations[place].end(Outcome::Failed);
         self.has_failed = Some(failure);
         self.outputs.push_back(Output::Failed { operation: number, failure });
         let message = Message::Failed { failure };
@@ -425,6 +446,17 @@ impl Member {
         if is_lacking {
             operation.asked |= one(from);
             self.tell(from, Message::Ask { operation: number }, None);
+        }
+    }
+
+    /// Asks members whose contributions are here for the sum: those that are not may compute, and answer nothing meanwhile,
+    /// though they have sent what is lacking. None has the sum while one has not begun.
+    fn ask_for_sum(&mut self, number: u64) {
+        let place = self.place(number);
+        let Operation { present, late, outcome, .. } = self.operations[place];
+        if outcome == Outcome::Open && late & !present & !self.dead == 0 {
+            let message = Message::AskForSum { operation: number };
+            self.each(self.others() & present, |this, to| this.tell(to, message, None));
         }
     }
 

@@ -39,8 +39,11 @@ pub(crate) struct Operation {
     pub(crate) asked_for: Members,
     /// For each member: who lacks its contribution too.
     pub(crate) lacking: Vec<Members>,
-    /// When to ask without evidence.
+    /// Members that have said that they had not begun it.
+    pub(crate) late: Members,
+    /// When to ask without evidence, and how long to wait after that.
     pub(crate) ask_at_ns: u64,
+    pub(crate) patience_ns: u64,
 }
 
 impl Operation {
@@ -57,8 +60,16 @@ impl Operation {
             owed_sum: 0,
             asked_for: 0,
             lacking: vec![0; usize::from(members)],
+            late: 0,
             ask_at_ns: u64::MAX,
+            patience_ns: 0,
         }
+    }
+
+    /// It is over: there is nothing to ask for.
+    pub(crate) fn end(&mut self, outcome: Outcome) {
+        self.outcome = outcome;
+        self.ask_at_ns = u64::MAX;
     }
 
     pub(crate) fn call(&self, member: u8) -> Option<Call> {

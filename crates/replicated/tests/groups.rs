@@ -87,6 +87,8 @@ struct Host {
     completed: Vec<(u64, u64)>,
     failed: Option<Failure>,
     waits_to_begin: bool,
+    /// The timer that is planned.
+    timer_ns: Option<u64>,
     is_killed: bool,
     has_ended: bool,
 }
@@ -116,6 +118,7 @@ impl Group {
                 completed: Vec::new(),
                 failed: None,
                 waits_to_begin: false,
+                timer_ns: None,
                 is_killed: false,
                 has_ended: false,
             }
@@ -261,7 +264,9 @@ impl Group {
         if host.machine.may_end() && host.machine.poll().is_none() {
             host.has_ended = true;
             self.close_links(member);
-        } else if let Some(at_ns) = host.machine.next_timer_ns() {
+        } else if let Some(at_ns) = host.machine.next_timer_ns()
+            && host.timer_ns.replace(at_ns) != Some(at_ns)
+        {
             self.plan(at_ns.max(self.now_ns + 1), member, Event::Timer);
         }
         Ok(())
@@ -353,6 +358,40 @@ impl Host {
 
 fn first_fault(seeds: u64) -> Option<(u64, String)> {
     (0..seeds).find_map(|seed| Group::new(Case::new(seed)).run().err().map(|fault| (seed, fault)))
+}
+
+/// Member 0 has sent what member 1 lacks, and computes. Member 2 has the sum.
+#[test]
+fn a_sum_is_had_from_a_member_that_has_it() {
+    let call = Call { kind: 0, len_bytes: 100 };
+    let [mut one, mut two] = [1, 2].map(|me| Member::new(me, 3, 1, ASK_AFTER_NS));
+    let datagram = Datagram { operation: 0, call, previous: None };
+    for (machine, present) in [(&mut one, &[2][..]), (&mut two, &[0, 1])] {
+        machine.begin(call, 0).unwrap();
+        for from in present {
+            let _ = machine.handle_datagram(*from, &datagram);
+        }
+    }
+    let mut told = Vec::new();
+    let mut now_ns = 0;
+    while told.len() < 3 {
+        now_ns = one.next_timer_ns().expect("it waits");
+        one.handle_timer(now_ns);
+        told.extend(std::iter::from_fn(|| one.poll()).filter_map(|output| match output {
+            Output::Tell { to, message, .. } => Some((to, message)),
+            _ => None,
+        }));
+    }
+    let sum = (2, Message::AskForSum { operation: 0 });
+    assert_eq!(told, [(0, Message::Ask { operation: 0 }), sum, sum]);
+    assert_eq!(now_ns, (1 + 2 + 4) * ASK_AFTER_NS, "at doubling distances");
+    two.handle_message(1, Message::AskForSum { operation: 0 });
+    let answer = Message::Sum { operation: 0 };
+    let is_told =
+        |output| matches!(output, Output::Tell { to: 1, message, .. } if message == answer);
+    assert!(std::iter::from_fn(|| two.poll()).any(is_told));
+    assert!(one.handle_message(2, answer).is_some());
+    assert_eq!(one.next_timer_ns(), None);
 }
 
 #[test]

@@ -129,6 +129,14 @@ pub enum Message {
     },
     /// Between members of a replicated group: the sender lacks a contribution.
     Ask(Question),
+    /// Between members of a replicated group: the sender lacks a contribution that nobody answers for. The receiver sends the
+    /// level's sum if it has it, else nothing.
+    AskForSum {
+        /// The operation.
+        operation: OperationNumber,
+        /// The level.
+        level: u32,
+    },
     /// Between members of a replicated group: the sender does not have what it was asked for, and sends it when it does.
     NotYet(Question),
 }

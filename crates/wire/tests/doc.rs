@@ -148,6 +148,7 @@ fn message(kind: &str) -> Message {
         "passed" => Message::Passed { part: part(Target::Member(EndpointId(5))), of: 6 },
         "ask" => Message::Ask(QUESTION),
         "not yet" => Message::NotYet(QUESTION),
+        "ask for sum" => Message::AskForSum { operation: OperationNumber(3), level: 2 },
         other => panic!("{other} is no kind"),
     }
 }
@@ -155,7 +156,7 @@ fn message(kind: &str) -> Message {
 #[test]
 fn kinds_have_their_codes_and_set_their_fields_only() {
     let rows = table("Kinds");
-    assert_eq!(rows.len(), 24);
+    assert_eq!(rows.len(), 25);
     let common = ["magic", "version", "kind", "group", "epoch", "child", "capability"];
     let parts = "operation segment sequence elements target datatype operator has-data payload-bytes attempt";
     for row in &rows {

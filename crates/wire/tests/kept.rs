@@ -97,6 +97,7 @@ fn messages() -> Vec<(String, Message)> {
         add(&format!("ask for {name}"), Message::Ask(question));
         add(&format!("not yet {name}"), Message::NotYet(question));
     }
+    add("ask for sum", Message::AskForSum { operation, level: 2 });
     for operator in Operator::ALL {
         for datatype in Datatype::ALL {
             if Shape::new(operator, datatype, 6).is_ok() {

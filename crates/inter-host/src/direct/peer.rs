@@ -457,6 +457,7 @@ pub(super) fn message_from(
         | Message::Passed { .. }
         | Message::Ask(_)
         | Message::NotYet(_)
+        | Message::AskForSum { .. }
             if is_ours =>
         {
             Ok(Said::Replicated(header.message))

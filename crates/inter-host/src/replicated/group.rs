@@ -106,10 +106,15 @@ impl Group {
     ) {
         let Some(operation) = self.whole(contribution.part.operation) else { return };
         let call = saying::call_told_by(&contribution.part);
+        if !saying::is_possible(call) {
+            return;
+        }
         let (current, behind) = payload.split_at(call.len_bytes as usize);
         // What is no contribution is as good as not repeated.
         let repeated = RepeatedHead::decode(behind).unwrap_or(None);
-        let previous = repeated.map(|(head, bytes)| saying::repeated_call(head, bytes.len()));
+        let previous = repeated
+            .map(|(head, bytes)| saying::repeated_call(head, bytes.len()))
+            .filter(|call| saying::is_possible(*call));
         let datagram = Datagram { operation, call, previous };
         let landing = self.machine.handle_datagram(member, &datagram);
         if let Some(place) = landing.current {
@@ -129,7 +134,12 @@ impl Group {
             }
         }
         let len_bytes = match message {
-            Message::Contribution { call, .. } | Message::Passed { call, .. } => call.len_bytes,
+            Message::Contribution { call, .. } | Message::Passed { call, .. } => {
+                if !saying::is_possible(call) {
+                    return false;
+                }
+                call.len_bytes
+            }
             _ => payload.len() as u32,
         };
         if let Some(place) = self.machine.handle_message(member, message) {

@@ -24,8 +24,12 @@ use crate::operation::{InterHost, InterHostOperation};
 /// datagram that nothing else tells of costs this much.
 const ASK_AFTER: Duration = Duration::from_millis(2);
 
-/// Rounds that find nothing between two looks at the links, while this host waits for nothing over them.
-const ROUNDS_PER_LOOK: u32 = 32;
+/// Rounds that find nothing between two looks at the links: a look is a system call for each, and what comes over one ends a
+/// sleep anyhow.
+const ROUNDS_PER_LOOK: u32 = 256;
+
+/// The same while an answer is awaited.
+const ROUNDS_PER_LOOK_FOR_ANSWERS: u32 = 8;
 
 /// The hosts that exchange datagrams, as one of them knows them.
 pub struct Members {

@@ -45,6 +45,18 @@ pub(super) fn call_told_by(part: &Part) -> Call {
     Call { kind: kind(called, digest), len_bytes: part.payload_bytes() as u32 }
 }
 
+/// Whether some host may have called that: a call has a shape, and bytes if that has elements. Whatever else a host says is
+/// neither kept nor passed on.
+pub(super) fn is_possible(call: Call) -> bool {
+    let (called, _) = called_in(call);
+    let size_bytes = called.datatype.size_bytes() as u32;
+    let elements = call.len_bytes / size_bytes;
+    let is_nothing = called.operator == Operator::Barrier;
+    call.len_bytes.is_multiple_of(size_bytes)
+        && is_nothing == (elements == 0)
+        && Shape::new(called.operator, called.datatype, elements).is_ok()
+}
+
 /// What tells of a call in the next contribution.
 pub(super) fn repeated_head(call: Call) -> RepeatedHead {
     let (called, digest) = called_in(call);
@@ -79,6 +91,9 @@ pub(super) fn said(message: Message, level: u32, own: Option<Call>) -> Option<fr
     Some(match message {
         Message::Ask { operation } => frame::Message::Ask(question(operation, None)),
         Message::AskFor { operation, of } => frame::Message::Ask(question(operation, Some(of))),
+        Message::AskForSum { operation } => {
+            frame::Message::AskForSum { operation: OperationNumber(operation as u32), level }
+        }
         Message::NotYet { operation, lacks } => frame::Message::NotYet(question(operation, lacks)),
         Message::Contribution { operation, call } => {
             let part = part(operation, level, call);
@@ -109,6 +124,9 @@ pub(super) fn heard(
             let ask = of.map_or(Message::Ask { operation }, |of| Message::AskFor { operation, of });
             (*level, ask)
         }
+        frame::Message::AskForSum { operation, level } => {
+            (*level, Message::AskForSum { operation: whole(*level, *operation)? })
+        }
         frame::Message::NotYet(Question { operation, level, of }) => {
             (*level, Message::NotYet { operation: whole(*level, *operation)?, lacks: *of })
         }
@@ -126,4 +144,36 @@ pub(super) fn heard(
         }
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_operations_are_possible_and_have_a_part() {
+        let mut operation = InterHostOperation::BARRIER;
+        let barrier = call_of(&operation, 7);
+        (operation.operator, operation.datatype) = (Operator::MinLoc, Datatype::F64Index);
+        (operation.elements, operation.element_bytes) = (3, Datatype::F64Index.size_bytes());
+        for call in [barrier, call_of(&operation, u32::MAX)] {
+            assert!(is_possible(call));
+            assert_eq!(call_told_by(&part(1 << 33 | 5, 2, call)), call);
+            assert_eq!(repeated_call(repeated_head(call), call.len_bytes as usize), call);
+        }
+    }
+
+    #[test]
+    fn whatever_has_no_shape_is_no_call() {
+        let call = |operator, datatype, len_bytes| {
+            let called = Called { collective: 1, operator, datatype };
+            Call { kind: kind(called, 7), len_bytes }
+        };
+        assert!(is_possible(call(Operator::Sum, Datatype::F32, 8)));
+        assert!(!is_possible(call(Operator::Sum, Datatype::F32, 6)));
+        assert!(!is_possible(call(Operator::Sum, Datatype::F32, 0)));
+        assert!(!is_possible(call(Operator::Broadcast, Datatype::U8, 0)));
+        assert!(!is_possible(call(Operator::Barrier, Datatype::U8, 1)));
+        assert!(!is_possible(call(Operator::MinLoc, Datatype::F32, 8)));
+    }
 }

@@ -69,6 +69,7 @@ const KIND_LEVEL_SUM: u8 = 27;
 const KIND_PASSED: u8 = 28;
 const KIND_ASK: u8 = 29;
 const KIND_NOT_YET: u8 = 30;
+const KIND_ASK_FOR_SUM: u8 = 31;
 
 const TARGET_NONE: u8 = 0;
 pub(super) const TARGET_ALL: u8 = 1;
@@ -209,6 +210,10 @@ impl Header {
             }
             Message::Ask(question) => raw.put_question(KIND_ASK, question),
             Message::NotYet(question) => raw.put_question(KIND_NOT_YET, question),
+            Message::AskForSum { operation, level } => {
+                raw.put_operation(KIND_ASK_FOR_SUM, operation);
+                raw.sequence = U32::new(level);
+            }
         }
         zerocopy::transmute!(raw)
     }
@@ -278,6 +283,10 @@ impl RawHeader {
             }
             KIND_ASK => Message::Ask(self.question()?),
             KIND_NOT_YET => Message::NotYet(self.question()?),
+            KIND_ASK_FOR_SUM => Message::AskForSum {
+                operation: self.operation_number(),
+                level: self.sequence.get(),
+            },
             other => return Err(DecodeError::UnknownKind(other)),
         })
     }

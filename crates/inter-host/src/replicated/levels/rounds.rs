@@ -7,7 +7,7 @@ use tributary_wire::frame::Disagreement;
 
 use super::super::group::{Event, Unsaid};
 use super::super::saying;
-use super::{ROUNDS_PER_LOOK, ReplicatedLevels};
+use super::{ROUNDS_PER_LOOK, ROUNDS_PER_LOOK_FOR_ANSWERS, ReplicatedLevels};
 use crate::direct::{Failure, misbehaved};
 
 /// Most messages taken of one link in one round.
@@ -62,7 +62,10 @@ impl ReplicatedLevels {
             }
         });
         self.rounds_to_look = self.rounds_to_look.saturating_sub(u32::from(!has_come));
-        if self.rounds_to_look == 0 || self.groups.iter().any(|group| group.has_asked) {
+        if self.groups.iter().any(|group| group.has_asked) {
+            self.rounds_to_look = self.rounds_to_look.min(ROUNDS_PER_LOOK_FOR_ANSWERS);
+        }
+        if self.rounds_to_look == 0 {
             self.rounds_to_look = ROUNDS_PER_LOOK;
             self.look_at_links()?;
         }

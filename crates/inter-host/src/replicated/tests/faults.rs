@@ -20,6 +20,8 @@ pub(in super::super) struct Faults {
     random: Pcg64Mcg,
     rates: Rates,
     late: VecDeque<Late>,
+    /// A host that nothing reaches.
+    unreached: Option<u32>,
 }
 
 struct Late {
@@ -30,7 +32,17 @@ struct Late {
 
 impl Faults {
     pub(in super::super) fn new(seed: u64, rates: Rates) -> Self {
-        Self { random: Pcg64Mcg::seed_from_u64(seed), rates, late: VecDeque::new() }
+        Self {
+            random: Pcg64Mcg::seed_from_u64(seed),
+            rates,
+            late: VecDeque::new(),
+            unreached: None,
+        }
+    }
+
+    /// Everything to this host is lost, and nothing else.
+    pub(in super::super) fn on_the_way_to(host: u32) -> Self {
+        Self { unreached: Some(host), ..Self::new(0, Rates::default()) }
     }
 
     fn happens(&mut self, of_thousand: u32) -> bool {
@@ -49,7 +61,7 @@ pub(in super::super) fn survivors(
     let mut survivors = Vec::new();
     let overdue = faults.late.len();
     for host in hosts {
-        if faults.happens(faults.rates.lost) {
+        if faults.unreached == Some(host) || faults.happens(faults.rates.lost) {
             continue;
         }
         if faults.happens(faults.rates.late) {

@@ -3,7 +3,8 @@
 use std::net::UdpSocket;
 
 use tributary_wire::frame::{
-    Contribution, Edge, Header, Message, Part, RetransmitState, Shape, Target, Versions,
+    AbortReason, Called, Contribution, Edge, Header, Message, Part, RepeatedHead, RetransmitState,
+    Shape, Target, Versions,
 };
 use tributary_wire::{
     Capability, ChildIndex, EndpointId, Epoch, OperationNumber, SegmentIndex, Sequence,
@@ -117,4 +118,28 @@ fn what_a_member_sends_amiss_is_dropped() {
     let sums =
         on_all(hosts, move |host, mut member| rounds_of_doubles(&mut member, host, levels, rounds));
     assert!(sums == expected);
+}
+
+/// A member that breaks the rules and dies: what it has said can't be passed on, and harms nobody.
+#[test]
+fn what_no_host_can_have_called_is_not_passed_on() {
+    let levels = &[3][..];
+    let identity = identity(false);
+    let mut hosts = members(levels, identity);
+    let to = hosts[0].datagram_address();
+    let (mut header, payload) = contribution(identity, 1, 1);
+    let Message::Contribution(contribution) = &mut header.message else { panic!("it is one") };
+    // A barrier of eight bytes.
+    let called = Called { collective: 1, operator: Operator::Barrier, datatype: Datatype::U8 };
+    let head = RepeatedHead { called, digest: 7 };
+    contribution.repeated_bytes = 16;
+    hosts[1].send_raw(to, &header.encode(), &[&payload[..], &head.encode(), &payload].concat());
+    let outcomes = on_all(hosts, move |host, mut member| {
+        if host == 1 {
+            return Ok(Vec::new());
+        }
+        round_of_doubles(&mut member, host, levels, 0)
+    });
+    let died = Err(Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(1) });
+    assert_eq!([&outcomes[0], &outcomes[2]], [&died, &died]);
 }
