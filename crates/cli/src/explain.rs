@@ -52,7 +52,7 @@ fn explain_here(settings: Settings, tuning: &Tuning, case: Case) -> Explanation 
         ..settings.clone()
     };
     let with_manager = explain(&with_manager, tuning, case);
-    if fabric == FabricChoice::Job {
+    if fabric.joins_by_job() {
         let mut explanation = explain(&settings, tuning, case);
         if with_manager.path != explanation.path {
             explanation
@@ -64,7 +64,9 @@ fn explain_here(settings: Settings, tuning: &Tuning, case: Case) -> Explanation 
     let mut explanation = with_manager;
     let why = match fabric {
         FabricChoice::Off => "TRIBUTARY_FABRIC is off",
-        FabricChoice::Job | FabricChoice::Manager => "TRIBUTARY_MANAGER is not set",
+        FabricChoice::Auto | FabricChoice::Job | FabricChoice::Manager => {
+            "TRIBUTARY_MANAGER is not set"
+        }
     };
     explanation.reasons.push(format!(
         "{why}, so the operation is passed through: this is what holds with a manager"

@@ -11,6 +11,11 @@ pub trait Bootstrap {
     /// Ranks in the communicator.
     fn size(&self) -> u32;
 
+    /// Whether this is an MPI, which carries what is not offloaded.
+    fn is_mpi(&self) -> bool {
+        false
+    }
+
     /// Gathers every rank's `mine`, of equal lengths, in rank order into `all`
     /// (`mine.len() * size` bytes). Also a barrier.
     ///

@@ -10,6 +10,7 @@ use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_tex
 use crate::job::Job;
 use crate::job_fabric::{self, Met, Unreachable};
 use crate::manager::{Lease, ManagerClient, ManagerError};
+use crate::rdma;
 use tributary_inter_host::{AddressError, own_address};
 use tributary_settings::{FabricChoice, Settings, WaitChoice};
 use tributary_shm_collectives::waiting::Policy;
@@ -32,6 +33,8 @@ pub struct Context {
     pub(crate) job: Option<Job>,
     /// Where the job makes direct links itself: this host's address for them, or why they can't be.
     job_links: Option<Result<Met, Unreachable>>,
+    /// Communicators of several hosts are the underlying MPI's, which has an RDMA network.
+    pub(crate) is_left_to_mpi: bool,
     pub(crate) communicators: AtomicUsize,
     /// Communicators created so far.
     created: AtomicUsize,
@@ -58,6 +61,8 @@ enum Admission {
     NoManager,
     /// The job joins its hosts itself.
     ByJob,
+    /// The MPI beneath has an RDMA network.
+    LeftToMpi,
     /// Nothing may join hosts.
     Off,
     Admitted(JobAdmission),
@@ -75,10 +80,13 @@ impl Context {
         let machines = allgather_texts(world, &machine)?;
         let neighbours = machines.iter().filter(|name| **name == machine).count() as u32;
         let host = host_name(&machine, &machines, world.rank(), settings.hosts);
-        let (job, fabric) = open_job(world, &settings)?;
-        settings.fabric = fabric;
+        // Hosts that one machine acts as have no network between them.
+        let mpi_may_be_faster =
+            neighbours < world.size() && world.is_mpi() && rdma::has_active_port();
+        let (job, fabric) = open_job(world, &settings, mpi_may_be_faster)?;
+        settings.fabric = fabric.unwrap_or(FabricChoice::Off);
         settings.manager = settings.manager.filter(|_| job.is_some());
-        let job_links = (job.is_none() && fabric == FabricChoice::Job)
+        let job_links = (job.is_none() && settings.fabric.joins_by_job())
             .then(|| job_fabric::meet(world, &machines, settings.host_address))
             .transpose()?;
         let busy = if settings.hosts > 1 { neighbours + EMBEDDED_NODES } else { neighbours };
@@ -96,6 +104,7 @@ impl Context {
             busy,
             job,
             job_links,
+            is_left_to_mpi: fabric.is_none(),
             communicators: AtomicUsize::new(0),
             created: AtomicUsize::new(0),
             has_asked_group: AtomicBool::new(false),
@@ -204,11 +213,13 @@ fn host_name(machine: &str, machines: &[String], rank: u32, hosts: u32) -> Strin
     format!("{machine}#{}", before * u64::from(hosts) / here)
 }
 
-/// The job's place at the manager, if there is one; beside it, what else may join its hosts. Rank 0's settings decide.
+/// The job's place at the manager, if there is one; beside it, what else may join its hosts: none if the underlying MPI's RDMA
+/// network does that better. Rank 0's settings decide.
 fn open_job(
     world: &mut dyn Bootstrap,
     settings: &Settings,
-) -> Result<(Option<Job>, FabricChoice), OpenError> {
+    mpi_may_be_faster: bool,
+) -> Result<(Option<Job>, Option<FabricChoice>), OpenError> {
     let client = settings
         .manager
         .as_deref()
@@ -220,7 +231,8 @@ fn open_job(
     if world.rank() == 0 {
         admission = match admit(&client, &request) {
             Ok(None) => match settings.fabric {
-                FabricChoice::Job => Admission::ByJob,
+                FabricChoice::Auto if mpi_may_be_faster => Admission::LeftToMpi,
+                FabricChoice::Auto | FabricChoice::Job => Admission::ByJob,
                 FabricChoice::Manager => Admission::NoManager,
                 FabricChoice::Off => Admission::Off,
             },
@@ -246,9 +258,10 @@ fn open_job(
         return Err(OpenError::Manager(problem));
     }
     let fabric = match &admission {
-        Admission::ByJob => FabricChoice::Job,
-        Admission::Off => FabricChoice::Off,
-        _ => FabricChoice::Manager,
+        Admission::ByJob => Some(FabricChoice::Job),
+        Admission::Off => Some(FabricChoice::Off),
+        Admission::LeftToMpi => None,
+        _ => Some(FabricChoice::Manager),
     };
     let job = match (admission, client) {
         (Admission::Admitted(admission), Ok(Some(manager))) => {

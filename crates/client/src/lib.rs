@@ -49,6 +49,7 @@ mod operation;
 mod placement;
 mod prepared;
 mod progress_hook;
+mod rdma;
 mod request;
 mod request_state;
 mod selection;

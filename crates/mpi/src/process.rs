@@ -39,6 +39,10 @@ impl Bootstrap for Ranks<'_> {
         self.0.size
     }
 
+    fn is_mpi(&self) -> bool {
+        true
+    }
+
     fn allgather(&mut self, mine: &[u8], all: &mut [u8]) -> Result<(), BootstrapError> {
         assert_eq!(all.len(), mine.len() * self.0.size as usize, "room for every rank's bytes");
         // SAFETY: the header asks for a function that reads `len_bytes` from `mine` and writes `size`

@@ -12,6 +12,8 @@ pub(super) trait Choice: Copy + 'static {
 /// What joins the hosts of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FabricChoice {
+    /// As [`Job`](Self::Job), but an MPI that has an RDMA network beneath it keeps communicators of several hosts.
+    Auto,
     /// The manager, and where none is named direct links that the job makes itself.
     Job,
     /// The manager or nothing.
@@ -22,7 +24,15 @@ pub enum FabricChoice {
 
 impl Choice for FabricChoice {
     const NAMED: &[(&str, Self)] =
-        &[("job", Self::Job), ("manager", Self::Manager), ("off", Self::Off)];
+        &[("auto", Self::Auto), ("job", Self::Job), ("manager", Self::Manager), ("off", Self::Off)];
+}
+
+impl FabricChoice {
+    /// Whether the job makes links itself where no manager is named.
+    #[must_use]
+    pub fn joins_by_job(self) -> bool {
+        matches!(self, Self::Auto | Self::Job)
+    }
 }
 
 /// How a leader reaches its aggregation node.

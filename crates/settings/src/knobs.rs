@@ -60,11 +60,12 @@ pub const MANAGER: Knob = Knob {
 /// What joins the hosts of a job.
 pub const FABRIC: Knob = Knob {
     name: "TRIBUTARY_FABRIC",
-    default: "job",
+    default: "auto",
     unit: "",
-    allowed: "job, manager, off",
+    allowed: "auto, job, manager, off",
     help: "what joins the hosts of a job: job takes the manager, and where none is named direct links that the \
-           job makes itself; manager takes the manager or nothing; off takes nothing, so that communicators of \
+           job makes itself; auto does so, too, unless rank 0's host has an active RDMA port and an MPI that may \
+           use it; manager takes the manager or nothing; off takes nothing, so that communicators of \
            several hosts are left to the underlying MPI",
 };
 /// Where the bearer token lies.

@@ -11,7 +11,7 @@ use super::limits::AskedLimits;
 use super::losses::Avoided;
 use super::model::Model;
 use super::table::Table;
-use tributary_settings::{BetweenHosts, FabricChoice, Fallback, LEADERS_MAX, Settings};
+use tributary_settings::{BetweenHosts, Fallback, LEADERS_MAX, Settings};
 
 /// What rank 0 decides for all ranks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -178,7 +178,7 @@ fn are_real(settings: &Settings) -> bool {
 
 /// Whether there is no manager to give a tree, but the job makes direct links itself.
 pub(super) fn is_joined_by_job(settings: &Settings) -> bool {
-    settings.manager.is_none() && settings.fabric == FabricChoice::Job
+    settings.manager.is_none() && settings.fabric.joins_by_job()
 }
 
 fn is_pair(settings: &Settings, hosts: Hosts) -> bool {

@@ -9,6 +9,14 @@ pub enum Unavailable {
     /// The launcher's world failed.
     #[error(transparent)]
     Bootstrap(#[from] BootstrapError),
+    /// Its ranks are on several hosts, whose MPI has an RDMA network.
+    #[error(
+        "spans {hosts} hosts with an RDMA network, which the MPI uses better (TRIBUTARY_FABRIC=job joins them over TCP)"
+    )]
+    LeftToMpi {
+        /// How many.
+        hosts: u32,
+    },
     /// Its ranks are on several hosts, and nothing may join them.
     #[error("spans {hosts} hosts, and nothing may join them (TRIBUTARY_FABRIC is off)")]
     SwitchedOff {

@@ -33,6 +33,9 @@ pub(super) fn join(
     label: &str,
 ) -> Result<Joined, Unavailable> {
     let hosts = placement.host_count();
+    if context.is_left_to_mpi {
+        return Err(Unavailable::LeftToMpi { hosts });
+    }
     if context.settings.fabric == FabricChoice::Off {
         return Err(Unavailable::SwitchedOff { hosts });
     }
@@ -47,7 +50,7 @@ pub(super) fn join(
             Ok(joined) => tree = Some(joined),
             Err(Unavailable::NotGranted(problem)) if decision.falls_back => refusal = Some(problem),
             Err(error @ Unavailable::NoManager { .. })
-                if decision.falls_back && context.settings.fabric == FabricChoice::Job =>
+                if decision.falls_back && context.settings.fabric.joins_by_job() =>
             {
                 refusal = Some(error.to_string());
             }
