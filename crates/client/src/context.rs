@@ -310,4 +310,39 @@ mod tests {
         assert_eq!(hosts, names("a#0 a#0 a#1 b#0 a#1 b#1"));
         assert_eq!(host_name("a", &machines, 0, 1), "a");
     }
+
+    /// A rank by itself.
+    struct Alone;
+
+    impl Bootstrap for Alone {
+        fn rank(&self) -> u32 {
+            0
+        }
+
+        fn size(&self) -> u32 {
+            1
+        }
+
+        fn allgather(&mut self, mine: &[u8], all: &mut [u8]) -> Result<(), BootstrapError> {
+            all.copy_from_slice(mine);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn hosts_are_left_to_a_faster_mpi_unless_the_job_was_named() {
+        use FabricChoice::{Auto, Job, Manager, Off};
+        for (fabric, mpi_may_be_faster, joins) in [
+            (Auto, true, None),
+            (Auto, false, Some(Job)),
+            (Job, true, Some(Job)),
+            (Manager, true, Some(Manager)),
+            (Off, true, Some(Off)),
+        ] {
+            let settings = Settings { fabric, ..Settings::from_environment(|_| None).unwrap() };
+            let (job, joined_by) = open_job(&mut Alone, &settings, mpi_may_be_faster).unwrap();
+            assert!(job.is_none(), "no manager is named");
+            assert_eq!(joined_by, joins, "{fabric:?}, {mpi_may_be_faster}");
+        }
+    }
 }
