@@ -184,6 +184,14 @@ def kill_some(how, job, program, network, is_running):
             os.kill(pid, signal.SIGKILL)
 
 
+def check_misspelt(mpi, name, program, arguments):
+    """A variable that is no knob is named once."""
+    _, text = run_job("preload", mpi, name, len(HOSTS), 1, program, arguments, {"TRIBUTARY_FABRICS": "off"})
+    if text.count("TRIBUTARY_FABRICS is no knob and has no effect; the nearest is TRIBUTARY_FABRIC\n") != 1:
+        raise Failure(f"not told once:\n{text}")
+    return "told once"
+
+
 def check_left_to_mpi(mpi, name, program, arguments, environment, pattern):
     """One line says why hosts are not joined, and results are right; inside hosts shared memory is used all the same."""
     counts, text = run_job("run", mpi, name, 2 * len(HOSTS), 2, program, arguments, environment)
@@ -263,6 +271,8 @@ def main():
                   for verdict in ("drop", "reject with tcp reset")]
         cases += [(f"{mpi:8} {family} beside a blocked network", lambda name, mpi=mpi, family=family:
                    check_further_network(family, mpi, name, programs[mpi], arguments)) for family in FURTHER]
+        cases.append((f"{mpi:8} a misspelt knob", lambda name, mpi=mpi:
+                      check_misspelt(mpi, name, programs[mpi], arguments)))
         cases.append((f"{mpi:8} one address for all", lambda name, mpi=mpi:
                       check_wrong_address(mpi, name, programs[mpi], arguments)))
     tests.on_lab(LAB, cases)

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use serde_json::json;
-use tributary_client::Settings;
 use tributary_client::knobs::{self, KnobValue};
+use tributary_client::{Settings, misspelt};
 use tributary_shm_collectives::EXCHANGE_RANKS_MAX;
 use tributary_shm_collectives::processor::{Cache, Processor};
 
@@ -31,6 +31,9 @@ pub(crate) fn config(flags: ConfigFlags) -> anyhow::Result<ExitCode> {
     } else {
         writeln!(out, "{}", table(&values))?;
         writeln!(out, "{}", machine(Processor::own()))?;
+    }
+    for wrong in misspelt(std::env::vars_os().map(|(name, _)| name)) {
+        writeln!(io::stderr(), "tributary: {wrong}")?;
     }
     Settings::from_environment(environment).map_err(usage::from_setting)?;
     Ok(ExitCode::SUCCESS)

@@ -194,6 +194,14 @@ fn a_bad_knob_is_named() {
 }
 
 #[test]
+fn a_misspelt_knob_is_named_with_the_nearest() {
+    let ended = run(tributary().arg("config").env("TRIBUTARY_MANAGR", "10.0.0.1:7470"));
+    assert!(ended.status.success());
+    let told = "tributary: TRIBUTARY_MANAGR is no knob and has no effect; the nearest is TRIBUTARY_MANAGER\n";
+    assert_eq!(ended.stderr, told);
+}
+
+#[test]
 fn config_tells_defaults_from_the_environment() {
     let ended = run(tributary().arg("config").env("TRIBUTARY_HOSTS", "3"));
     assert!(ended.status.success());

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tributary_client::report::CounterRegistry;
 use tributary_client::{
     Bootstrap, BootstrapError, Context, OpenError, ProgressHook, SettingError, Settings, Switch,
-    Verdict,
+    Verdict, misspelt,
 };
 
 use crate::message;
@@ -172,6 +172,9 @@ fn open(world: &mut Ranks<'_>) -> Result<Arc<Context>, NoContext> {
     }
     if world.rank() == 0 {
         tell_of_links(&context);
+        for wrong in misspelt(std::env::vars_os().map(|(name, _)| name)) {
+            let _ = writeln!(io::stderr().lock(), "tributary: {wrong}");
+        }
     }
     Ok(Arc::new(context))
 }

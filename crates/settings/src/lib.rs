@@ -6,6 +6,7 @@
 mod choice;
 mod error;
 pub mod knobs;
+mod misspelt;
 mod reader;
 
 use std::net::IpAddr;
@@ -20,6 +21,7 @@ pub use self::choice::{
     Switch, TransportChoice, WaitChoice,
 };
 pub use self::error::SettingError;
+pub use self::misspelt::{Misspelt, misspelt};
 use self::reader::Reader;
 
 /// Most leaders per host.
