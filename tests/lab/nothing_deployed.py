@@ -36,10 +36,13 @@ BLOCKED_HOST = "h1"
 BLOCK = ("table inet blocked { chain input { type filter hook input priority 0; iifname != lo "
          "%s tcp dport 32768-60999 tcp flags & (syn|ack) == syn counter %s; }; }")
 FIRST_NETWORK = "ip daddr 10.77.2.2"
-# A second network on the lab's links: how each host joins it, by its number, and leaves it. Labs have no IPv6 otherwise.
+# A second network on the lab's links: how each host joins it, by its number, and leaves it, and its name. Labs
+# have no IPv6 otherwise.
 IPV6_OFF = "/proc/sys/net/ipv6/conf/eth0/disable_ipv6"
-FURTHER = {"IPv4": ("ip addr add 10.88.0.{}/24 dev eth0", "ip addr del 10.88.0.{}/24 dev eth0"),
-           "IPv6": (f"echo 0 >{IPV6_OFF} && ip addr add fd88::{{}}/64 dev eth0 nodad", f"echo 1 >{IPV6_OFF}")}
+FURTHER = {"IPv4": ("ip addr add 10.88.0.{}/24 dev eth0", "ip addr del 10.88.0.{}/24 dev eth0",
+                    "10.88.0.0/16"),
+           "IPv6": (f"echo 0 >{IPV6_OFF} && ip addr add fd88::{{}}/64 dev eth0 nodad", f"echo 1 >{IPV6_OFF}",
+                    "ipv6")}
 OTHER_PORTS = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_PORT_LOW_RANGE": "20000",
                "FI_TCP_PORT_HIGH_RANGE": "20999"}
 NAMED = re.compile(r"^tributary: host h\d at [\d.]+ can't connect to host h1 at 10\.77\.2\.2, port \d+: .*"
@@ -184,6 +187,16 @@ def kill_some(how, job, program, network, is_running):
             os.kill(pid, signal.SIGKILL)
 
 
+def check_ports(mpi, name, program, arguments):
+    """Ranks listen at the ports that a firewall leaves open."""
+    with blocked("", "drop", name, arguments):
+        counts, text = run_job("run", mpi, name, 2 * len(HOSTS), 2, program, arguments,
+                               {**OTHER_PORTS, "TRIBUTARY_PORTS": "21000-21063"})
+    if "can't" in text:
+        raise Failure(f"something was told:\n{text}")
+    return f"{check_joined(counts, 2 * len(HOSTS))} direct"
+
+
 def check_misspelt(mpi, name, program, arguments):
     """A variable that is no knob is named once."""
     _, text = run_job("preload", mpi, name, len(HOSTS), 1, program, arguments, {"TRIBUTARY_FABRICS": "off"})
@@ -230,15 +243,20 @@ def check_blocked(verdict, mpi, name, program, arguments):
 
 def check_further_network(family, mpi, name, program, arguments):
     """Hosts that are on two networks use the second where the first is blocked."""
-    join, leave = FURTHER[family]
+    join, leave, interface = FURTHER[family]
     everywhere = lambda script: [must(on(name, host, arguments, "sh", "-c", script.format(number)))
                                  for number, host in enumerate(HOSTS, start=1)]
     everywhere(join)
     try:
         with blocked(FIRST_NETWORK, "reject with tcp reset", name, arguments):
             counts, text = run_job("run", mpi, name, len(HOSTS), 1, program, arguments, OTHER_PORTS)
+            named = {**OTHER_PORTS, "TRIBUTARY_INTERFACE": interface}
+            named_counts, named_text = run_job("run", mpi, name, len(HOSTS), 1, program, arguments, named)
     finally:
         everywhere(leave)
+    check_joined(named_counts, len(HOSTS))
+    if "can't" in named_text:
+        raise Failure(f"the blocked network was tried though another was named:\n{named_text}")
     if len(PASSED_OVER.findall(text)) != 1:
         raise Failure(f"not one line of the blocked network:\n{text}")
     return f"{check_joined(counts, len(HOSTS))} direct"
@@ -271,6 +289,11 @@ def main():
                   for verdict in ("drop", "reject with tcp reset")]
         cases += [(f"{mpi:8} {family} beside a blocked network", lambda name, mpi=mpi, family=family:
                    check_further_network(family, mpi, name, programs[mpi], arguments)) for family in FURTHER]
+        cases.append((f"{mpi:8} ports of a firewall", lambda name, mpi=mpi:
+                      check_ports(mpi, name, programs[mpi], arguments)))
+        cases += [(f"{mpi:8} no such interface", lambda name, mpi=mpi:
+                   check_left_to_mpi(mpi, name, programs[mpi], arguments, {"TRIBUTARY_INTERFACE": "ib7"},
+                                     r"host h\d has no address of its own.*TRIBUTARY_INTERFACE"))]
         cases.append((f"{mpi:8} a misspelt knob", lambda name, mpi=mpi:
                       check_misspelt(mpi, name, programs[mpi], arguments)))
         cases.append((f"{mpi:8} one address for all", lambda name, mpi=mpi:

@@ -1,6 +1,6 @@
 //! What the processes of one job share: who is where, and the job's place at the manager.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use crate::job_fabric::{self, Met, Unreachable};
 use crate::manager::{Lease, ManagerClient, ManagerError};
 use crate::rdma;
 use tributary_inter_host::{AddressError, own_address};
-use tributary_settings::{FabricChoice, Settings, WaitChoice};
+use tributary_settings::{FabricChoice, InterfaceChoice, Ports, Settings, WaitChoice};
 use tributary_shm_collectives::waiting::Policy;
 
 /// Aggregation nodes that an embedded fabric runs on the machine beside the ranks.
@@ -83,11 +83,14 @@ impl Context {
         // Hosts that one machine acts as have no network between them.
         let mpi_may_be_faster =
             neighbours < world.size() && world.is_mpi() && rdma::has_active_port();
-        let (job, fabric) = open_job(world, &settings, mpi_may_be_faster)?;
-        settings.fabric = fabric.unwrap_or(FabricChoice::Off);
+        let (job, word) = open_job(world, &settings, mpi_may_be_faster)?;
+        settings.fabric = word.fabric.unwrap_or(FabricChoice::Off);
+        let interface = || word.interface.as_deref().and_then(InterfaceChoice::parse);
+        settings.interface = settings.interface.or_else(interface);
+        settings.ports = settings.ports.or_else(|| word.ports.as_deref().and_then(Ports::parse));
         settings.manager = settings.manager.filter(|_| job.is_some());
         let job_links = (job.is_none() && settings.fabric.joins_by_job())
-            .then(|| job_fabric::meet(world, &machines, settings.host_address))
+            .then(|| job_fabric::meet(world, &machines, &settings))
             .transpose()?;
         let busy = if settings.hosts > 1 { neighbours + EMBEDDED_NODES } else { neighbours };
         let policy = match settings.wait {
@@ -104,7 +107,7 @@ impl Context {
             busy,
             job,
             job_links,
-            is_left_to_mpi: fabric.is_none(),
+            is_left_to_mpi: word.fabric.is_none(),
             communicators: AtomicUsize::new(0),
             created: AtomicUsize::new(0),
             has_asked_group: AtomicBool::new(false),
@@ -168,8 +171,33 @@ impl Context {
     pub fn own_address(&self) -> Result<IpAddr, AddressError> {
         match &self.job_links {
             Some(Ok(met)) => Ok(met.address),
-            _ => own_address(self.settings.host_address, self.settings.manager.as_deref()),
+            _ => own_address(
+                self.settings.host_address,
+                self.settings.interface.as_ref(),
+                self.settings.manager.as_deref(),
+            ),
         }
+    }
+
+    /// Listens where other hosts reach this one.
+    ///
+    /// # Errors
+    /// If nothing tells where that is, or no port is free; in one line.
+    pub fn listen(&self) -> Result<TcpListener, String> {
+        let address = self.own_address().map_err(|error| error.to_string())?;
+        let ports = self.settings.ports;
+        job_fabric::listen(address, ports).map_err(|error| match ports {
+            Some(ports) => {
+                format!("can't listen at {address}, ports {ports} (TRIBUTARY_PORTS): {error}")
+            }
+            None => format!("can't listen at {address}: {error}"),
+        })
+    }
+
+    /// The ports at which to listen for other hosts, to be tried in this order; 0 lets the system choose.
+    pub fn ports(&self) -> Vec<u16> {
+        let start = std::process::id();
+        self.settings.ports.map_or_else(|| vec![0], |ports| ports.from(start).collect())
     }
 
     /// Why the job's hosts can't be joined by links that the job makes itself, in one line that names both ends and the
@@ -213,13 +241,20 @@ fn host_name(machine: &str, machines: &[String], rank: u32, hosts: u32) -> Strin
     format!("{machine}#{}", before * u64::from(hosts) / here)
 }
 
-/// The job's place at the manager, if there is one; beside it, what else may join its hosts: none if the underlying MPI's RDMA
-/// network does that better. Rank 0's settings decide.
+/// What rank 0's settings say, for all.
+struct Word {
+    /// None where the underlying MPI has an RDMA network.
+    fabric: Option<FabricChoice>,
+    interface: Option<String>,
+    ports: Option<String>,
+}
+
+/// The job's place at the manager, if there is one; beside it, how else its hosts may be joined. Rank 0's settings decide.
 fn open_job(
     world: &mut dyn Bootstrap,
     settings: &Settings,
     mpi_may_be_faster: bool,
-) -> Result<(Option<Job>, Option<FabricChoice>), OpenError> {
+) -> Result<(Option<Job>, Word), OpenError> {
     let client = settings
         .manager
         .as_deref()
@@ -240,9 +275,11 @@ fn open_job(
             Err(error) => Admission::Failed(error.to_string()),
         };
     }
-    let text = serde_json::to_string(&admission).expect("an admission is plain data");
+    let (interface, ports) = (&settings.interface, &settings.ports);
+    let reach = (interface.as_ref().map(ToString::to_string), ports.map(|ports| ports.to_string()));
+    let text = serde_json::to_string(&(admission, reach)).expect("an admission is plain data");
     let text = broadcast_text(world, 0, &text)?;
-    let admission = serde_json::from_str(&text)
+    let (admission, (interface, ports)) = serde_json::from_str(&text)
         .map_err(|_| BootstrapError("the job's admission arrived damaged".to_owned()))?;
     // A rank that can't read its token says so here, or the others would wait for it later.
     let problem = match (&admission, &client) {
@@ -269,7 +306,7 @@ fn open_job(
         }
         _ => None,
     };
-    Ok((job, fabric))
+    Ok((job, Word { fabric, interface, ports }))
 }
 
 fn admit(
@@ -340,9 +377,9 @@ mod tests {
             (Off, true, Some(Off)),
         ] {
             let settings = Settings { fabric, ..Settings::from_environment(|_| None).unwrap() };
-            let (job, joined_by) = open_job(&mut Alone, &settings, mpi_may_be_faster).unwrap();
+            let (job, word) = open_job(&mut Alone, &settings, mpi_may_be_faster).unwrap();
             assert!(job.is_none(), "no manager is named");
-            assert_eq!(joined_by, joins, "{fabric:?}, {mpi_may_be_faster}");
+            assert_eq!(word.fabric, joins, "{fabric:?}, {mpi_may_be_faster}");
         }
     }
 }

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
-use tributary_inter_host::{HostAddress, host_addresses};
+use tributary_inter_host::{HostAddress, host_addresses, listen_within};
+use tributary_settings::{Ports, Settings};
 
 use crate::bootstrap::{Bootstrap, BootstrapError};
 
@@ -56,7 +57,7 @@ struct Trouble {
 pub(crate) fn meet(
     world: &mut dyn Bootstrap,
     machines: &[String],
-    given: Option<IpAddr>,
+    settings: &Settings,
 ) -> Result<Result<Met, Unreachable>, BootstrapError> {
     let first_ranks = first_ranks(machines);
     if first_ranks.len() == 1 {
@@ -65,7 +66,7 @@ pub(crate) fn meet(
     let own = &machines[world.rank() as usize];
     let is_own = |rank: &usize| machines[*rank] == *own;
     let me = first_ranks.iter().position(is_own).expect("a rank's own machine is among all");
-    let offers = tell_addresses(world, &first_ranks, given)?;
+    let offers = tell_addresses(world, &first_ranks, settings)?;
     let names: Vec<&str> = first_ranks.iter().map(|rank| short(&machines[*rank])).collect();
     let mut problem = None;
     let networks = match networks(&names, &offers) {
@@ -73,7 +74,7 @@ pub(crate) fn meet(
         Err(problem) => return Ok(Err(Unreachable(problem))),
     };
     for addresses in networks {
-        match try_network(world, &first_ranks, me, &addresses)? {
+        match try_network(world, &first_ranks, me, &addresses, settings.ports)? {
             Ok(()) => return Ok(Ok(Met { address: addresses[me], passed_over: problem })),
             Err((host, targets, trouble)) => {
                 problem.get_or_insert_with(|| describe(host, trouble, &names, &targets));
@@ -92,12 +93,13 @@ fn try_network(
     first_ranks: &[usize],
     me: usize,
     addresses: &[IpAddr],
+    ports: Option<Ports>,
 ) -> Result<Result<(), Failed>, BootstrapError> {
     let is_trying = first_ranks[me] == world.rank() as usize;
     let mut trouble = None;
     let mut port = 0;
     // Listens until all have tried.
-    let listener = is_trying.then(|| TcpListener::bind((addresses[me], 0)));
+    let listener = is_trying.then(|| listen(addresses[me], ports));
     match listener.as_ref().map(|bound| bound.as_ref().map(TcpListener::local_addr)) {
         Some(Ok(Ok(address))) => port = address.port(),
         Some(Ok(Err(error))) => trouble = Some(cannot_listen(me, &error)),
@@ -159,6 +161,12 @@ fn describe(host: usize, trouble: Trouble, names: &[&str], targets: &[SocketAddr
     }
 }
 
+/// Listens for other hosts at a port that the settings allow.
+pub(crate) fn listen(address: IpAddr, ports: Option<Ports>) -> std::io::Result<TcpListener> {
+    let is_taken = |error: &std::io::Error| error.kind() == std::io::ErrorKind::AddrInUse;
+    listen_within(address, ports, TcpListener::bind, is_taken)
+}
+
 /// The lowest rank on each machine.
 fn first_ranks(machines: &[String]) -> Vec<usize> {
     let mut seen = std::collections::HashSet::new();
@@ -178,10 +186,11 @@ fn cannot_listen(me: usize, error: &std::io::Error) -> Trouble {
 fn tell_addresses(
     world: &mut dyn Bootstrap,
     first_ranks: &[usize],
-    given: Option<IpAddr>,
+    settings: &Settings,
 ) -> Result<Vec<Vec<HostAddress>>, BootstrapError> {
     let mut mine = [0; ADDRESSES_MAX * ADDRESS_BYTES];
-    let own = given.map_or_else(host_addresses, |address| vec![of_given(address)]);
+    let admitted = || host_addresses(settings.interface.as_ref());
+    let own = settings.host_address.map_or_else(admitted, |address| vec![of_given(address)]);
     for (room, known) in mine.chunks_exact_mut(ADDRESS_BYTES).zip(&own) {
         let (address, bits) = room.split_at_mut(ADDRESS_BYTES - 1);
         let v6 = match known.address {
@@ -202,7 +211,7 @@ fn tell_addresses(
 
 /// The address that the user gave, with its network if it has one here.
 fn of_given(address: IpAddr) -> HostAddress {
-    let known = host_addresses().into_iter().find(|known| known.address == address);
+    let known = host_addresses(None).into_iter().find(|known| known.address == address);
     let network_bits = if address.is_ipv4() { 32 } else { 128 };
     known.unwrap_or(HostAddress { address, network_bits })
 }
@@ -226,7 +235,7 @@ fn networks(names: &[&str], offers: &[Vec<HostAddress>]) -> Result<Vec<Vec<IpAdd
     if let Some(host) = offers.iter().position(Vec::is_empty) {
         let name = names[host];
         return Err(format!(
-            "host {name} has no address of its own for other hosts (TRIBUTARY_HOST_ADDRESS)"
+            "host {name} has no address of its own for other hosts (TRIBUTARY_HOST_ADDRESS, TRIBUTARY_INTERFACE)"
         ));
     }
     let all_with = |suits: &dyn Fn(&HostAddress) -> bool| -> Option<Vec<IpAddr>> {

@@ -17,7 +17,7 @@ pub mod watch;
 
 pub use direct::{
     AddressError, DirectLinks, HostAddress, Identity, Listener, ListenerError, host_addresses,
-    own_address,
+    listen_within, own_address,
 };
 pub use failover::FailoverTree;
 pub use kernels::{Adapter, Kernels, PairNumber, kernel};

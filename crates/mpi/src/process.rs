@@ -183,11 +183,11 @@ fn open(world: &mut Ranks<'_>) -> Result<Arc<Context>, NoContext> {
 /// says so, too.
 fn tell_of_links(context: &Context) {
     let consequence = "collectives between hosts are left to the underlying MPI (open TCP between the hosts, \
-                       name addresses on another network by TRIBUTARY_HOST_ADDRESS, or set TRIBUTARY_FABRIC=off)";
+                       name another network by TRIBUTARY_INTERFACE, or set TRIBUTARY_FABRIC=off)";
     let told = match (context.unreachable(), context.passed_over()) {
         (Some(problem), _) => format!("{problem}; {consequence}"),
         (None, Some(problem)) => format!(
-            "{problem}; another network of the hosts is used (TRIBUTARY_HOST_ADDRESS says which)"
+            "{problem}; another network of the hosts is used (TRIBUTARY_INTERFACE names one)"
         ),
         (None, None) => return,
     };

@@ -218,6 +218,12 @@ impl Communicator {
             .map_err(|error| SetUpError::new_err(error.to_string()))
     }
 
+    /// The ports at which a listener for ranks of other hosts may be, to be tried in this order; 0 lets the system
+    /// choose.
+    fn host_ports(&self) -> Vec<u16> {
+        self.context.ports()
+    }
+
     /// Reduces every rank's vector element by element, and gives the result to all.
     ///
     /// `source` and `target` have n elements of one type each. Without a target the result replaces the source.

@@ -1,7 +1,7 @@
 //! How the ranks of a communicator part into several: those of each part meet anew, at an address that the
 //! communicator they come from hands around.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use pyo3::prelude::*;
@@ -74,12 +74,11 @@ pub(crate) fn split(
 
 /// Every rank listens, for none knows yet whether it is the first of its part.
 fn listen(lane: &Lane, context: &Context) -> Result<(TcpListener, SocketAddr), String> {
-    let address = if lane.communicator().is_on_one_host() {
-        IpAddr::V4(Ipv4Addr::LOCALHOST)
+    let listener = if lane.communicator().is_on_one_host() {
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| error.to_string())?
     } else {
-        context.own_address().map_err(|error| error.to_string())?
+        context.listen()?
     };
-    let listener = TcpListener::bind((address, 0)).map_err(|error| error.to_string())?;
     let bound = listener.local_addr().map_err(|error| error.to_string())?;
     Ok((listener, bound))
 }

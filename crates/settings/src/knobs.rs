@@ -277,6 +277,23 @@ pub const HOST_ADDRESS: Knob = Knob {
     help: "where other hosts reach this one; by default the address that the route to the manager has, and \
            without a manager the one on a network that all hosts of the job are on",
 };
+/// Which of a host's addresses.
+pub const INTERFACE: Knob = Knob {
+    name: "TRIBUTARY_INTERFACE",
+    default: "",
+    unit: "",
+    allowed: "an interface's name, a network such as 10.1.0.0/16, ipv4 or ipv6",
+    help: "which of this host's addresses other hosts may use for direct links; rank 0's holds where a host has none",
+};
+/// Ports of listeners.
+pub const PORTS: Knob = Knob {
+    name: "TRIBUTARY_PORTS",
+    default: "",
+    unit: "",
+    allowed: "FIRST-LAST, from 1 to 65535",
+    help: "the TCP ports at which ranks listen for other hosts, for a firewall; by default the system chooses; \
+           rank 0's holds where a host has none",
+};
 /// Datagrams beside TCP.
 pub const CHANNEL: Knob = Knob {
     name: "TRIBUTARY_CHANNEL",
@@ -456,6 +473,8 @@ pub const KNOBS: &[&Knob] = &[
     &BETWEEN_SCAN_MAX,
     &TUNING,
     &HOST_ADDRESS,
+    &INTERFACE,
+    &PORTS,
     &EXTERNAL_RECEIVER,
     &WAIT,
     &CROSS_MEMORY,

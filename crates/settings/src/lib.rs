@@ -7,6 +7,7 @@ mod choice;
 mod error;
 pub mod knobs;
 mod misspelt;
+mod reach;
 mod reader;
 
 use std::net::IpAddr;
@@ -22,6 +23,7 @@ pub use self::choice::{
 };
 pub use self::error::SettingError;
 pub use self::misspelt::{Misspelt, misspelt};
+pub use self::reach::{InterfaceChoice, Ports};
 use self::reader::Reader;
 
 /// Most leaders per host.
@@ -84,6 +86,10 @@ pub struct Settings {
     pub tuning: Option<PathBuf>,
     /// Where other hosts reach this one.
     pub host_address: Option<IpAddr>,
+    /// Which of its addresses they may use.
+    pub interface: Option<InterfaceChoice>,
+    /// Where listeners for other hosts take their ports from; none: wherever the system does.
+    pub ports: Option<Ports>,
     /// Where to write how an external receiver may read the world's results.
     pub external_receiver: Option<PathBuf>,
     /// How ranks wait.
@@ -169,6 +175,8 @@ impl Settings {
             between_scan_max_bytes: bytes_or_auto(&knobs::BETWEEN_SCAN_MAX)?,
             tuning: read.path(&knobs::TUNING),
             host_address: read.parsed(&knobs::HOST_ADDRESS, |text| text.parse().ok())?,
+            interface: read.parsed(&knobs::INTERFACE, InterfaceChoice::parse)?,
+            ports: read.parsed(&knobs::PORTS, Ports::parse)?,
             external_receiver: read.path(&knobs::EXTERNAL_RECEIVER),
             wait: read.choice(&knobs::WAIT)?,
             cross_memory: read.choice(&knobs::CROSS_MEMORY)?,
@@ -224,6 +232,8 @@ mod tests {
             ("TRIBUTARY_MANAGER", "nowhere"),
             ("TRIBUTARY_BETWEEN_HOSTS", "pigeon"),
             ("TRIBUTARY_HOST_ADDRESS", "here"),
+            ("TRIBUTARY_INTERFACE", "10.0.0.0/40"),
+            ("TRIBUTARY_PORTS", "9-5"),
             ("TRIBUTARY_LEADERS", "17"),
             ("TRIBUTARY_SCAN_MAX", "never"),
         ] {

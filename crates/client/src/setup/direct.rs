@@ -49,7 +49,7 @@ fn listen(context: &Context, placement: &Placement) -> Result<(Listener, SocketA
         return Err(format!("{hosts} hosts are more than {HOSTS_MAX} that can be joined directly"));
     }
     let address = context.own_address().map_err(|error| error.to_string())?;
-    Listener::bind(address).map_err(|error| error.to_string())
+    Listener::bind(address, context.settings.ports).map_err(|error| error.to_string())
 }
 
 /// Hosts are numbered in 16 bits on the wire.

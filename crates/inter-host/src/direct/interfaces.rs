@@ -1,9 +1,11 @@
-//! The addresses that this host has on its networks.
+//! The addresses that this host has on its networks, and where it listens at them.
 
-use std::net::IpAddr;
+use std::ffi::CStr;
+use std::net::{IpAddr, SocketAddr};
 use std::ptr;
 
 use libc::{ifaddrs, sockaddr};
+use tributary_settings::{InterfaceChoice, Ports};
 
 /// An address of this host, and how many of its first bits are its network's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +33,32 @@ impl HostAddress {
     }
 }
 
-/// The addresses of interfaces that are up, in the kernel's order. Loopback and link-local ones are left out: no other
+/// Listens by `bind` at a port that the system chooses, or at one of `ports` that is free. `is_taken` says whether an error
+/// is that of a port that is not.
+///
+/// # Errors
+/// That of the last port.
+pub fn listen_within<T, E>(
+    address: IpAddr,
+    ports: Option<Ports>,
+    mut bind: impl FnMut(SocketAddr) -> Result<T, E>,
+    is_taken: impl Fn(&E) -> bool,
+) -> Result<T, E> {
+    let Some(ports) = ports else { return bind(SocketAddr::new(address, 0)) };
+    let mut outcome = bind(SocketAddr::new(address, ports.first));
+    for port in ports.from(std::process::id()) {
+        match &outcome {
+            Err(error) if is_taken(error) => outcome = bind(SocketAddr::new(address, port)),
+            _ => break,
+        }
+    }
+    outcome
+}
+
+/// The addresses of interfaces that are up, in the kernel's order, as far as they are admitted. Loopback and link-local ones are left out: no other
 /// host reaches them, or not without the name of an interface.
 #[must_use]
-pub fn host_addresses() -> Vec<HostAddress> {
+pub fn host_addresses(admitted: Option<&InterfaceChoice>) -> Vec<HostAddress> {
     let mut first = ptr::null_mut();
     // SAFETY: the function writes one pointer to the place it is given.
     if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
@@ -44,7 +68,11 @@ pub fn host_addresses() -> Vec<HostAddress> {
     let mut next = first;
     // SAFETY: `next` is null or an entry of the list, which lives until it is freed below.
     while let Some(entry) = unsafe { next.as_ref() } {
-        found.extend(usable(entry));
+        // SAFETY: every entry has a name that ends with a zero.
+        let name = unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy();
+        let is_admitted =
+            |it: &HostAddress| admitted.is_none_or(|choice| choice.admits(&name, it.address));
+        found.extend(usable(entry).filter(is_admitted));
         next = entry.ifa_next;
     }
     // SAFETY: the list is the one that the system made, and nothing refers to it any more.
@@ -110,9 +138,29 @@ mod tests {
 
     #[test]
     fn what_other_hosts_cannot_reach_is_left_out() {
-        for HostAddress { address, network_bits } in host_addresses() {
+        for HostAddress { address, network_bits } in host_addresses(None) {
             assert!(!address.is_loopback(), "{address}");
             assert!(network_bits > 0 && network_bits <= 128, "{address}/{network_bits}");
         }
+        let none = InterfaceChoice::Named("no-such-one".to_owned());
+        assert_eq!(host_addresses(Some(&none)), []);
+    }
+
+    #[test]
+    fn a_port_of_the_range_is_taken_that_is_free() {
+        let is_taken = |error: &std::io::Error| error.kind() == std::io::ErrorKind::AddrInUse;
+        let listen = |ports| {
+            listen_within([127, 0, 0, 1].into(), ports, std::net::TcpListener::bind, is_taken)
+        };
+        let taken = listen(None).unwrap();
+        let first = taken.local_addr().unwrap().port();
+        assert!(listen(Some(Ports { first, last: first })).is_err_and(|error| is_taken(&error)));
+        // Others may take ports of the range meanwhile, but not so many.
+        let ports = Ports { first: first.min(60_000), last: first.min(60_000) + 200 };
+        let other = listen(Some(ports)).unwrap().local_addr().unwrap().port();
+        assert!(
+            other != first && (ports.first..=ports.last).contains(&other),
+            "{other} of {ports}"
+        );
     }
 }

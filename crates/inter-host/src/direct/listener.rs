@@ -5,11 +5,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tributary_settings::Ports;
 use tributary_transport::{Link, ListenError, Listener as _, TcpAcceptor, TcpLink};
 use tributary_wire::Epoch;
 use tributary_wire::frame::Message;
 
 use super::identity::Identity;
+use super::interfaces::listen_within;
 use super::options::options;
 
 /// How long a caller may take to say who it is.
@@ -41,20 +43,30 @@ pub(super) struct Caller {
 
 /// Why no listener could be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("can't listen at {address} for other hosts: {problem}")]
+#[error("can't listen at {address}{} for other hosts: {problem}", among(*ports))]
 pub struct ListenerError {
     address: IpAddr,
+    ports: Option<Ports>,
     problem: ListenError,
 }
 
+fn among(ports: Option<Ports>) -> String {
+    ports.map_or_else(String::new, |ports| format!(", ports {ports} (TRIBUTARY_PORTS),"))
+}
+
 impl Listener {
-    /// Listens at a port that the system chooses.
-    pub fn bind(address: IpAddr) -> Result<(Self, SocketAddr), ListenerError> {
-        let opened = TcpAcceptor::bind(SocketAddr::new(address, 0), options())
+    /// Listens at a port that the system chooses, or at one of these.
+    pub fn bind(
+        address: IpAddr,
+        ports: Option<Ports>,
+    ) -> Result<(Self, SocketAddr), ListenerError> {
+        let listen = |address| TcpAcceptor::bind(address, options());
+        let is_taken = |problem: &ListenError| *problem == ListenError::InUse;
+        let opened = listen_within(address, ports, listen, is_taken)
             .and_then(|acceptor| acceptor.address().map(|address| (acceptor, address)));
         match opened {
             Ok((acceptor, address)) => Ok((Self { acceptor, pending: Vec::new() }, address)),
-            Err(problem) => Err(ListenerError { address, problem }),
+            Err(problem) => Err(ListenerError { address, ports, problem }),
         }
     }
 

@@ -65,7 +65,7 @@ mod tests;
 
 pub use address::{AddressError, own_address};
 pub use identity::Identity;
-pub use interfaces::{HostAddress, host_addresses};
+pub use interfaces::{HostAddress, host_addresses, listen_within};
 pub use links::DirectLinks;
 pub use listener::{Listener, ListenerError};
 

@@ -92,7 +92,7 @@ fn listening(
     identity: Identity,
 ) -> (Vec<Host>, Vec<SocketAddr>) {
     let listeners: Vec<_> =
-        (0..count).map(|_| Listener::bind(Ipv4Addr::LOCALHOST.into()).unwrap()).collect();
+        (0..count).map(|_| Listener::bind(Ipv4Addr::LOCALHOST.into(), None).unwrap()).collect();
     let addresses: Vec<_> = listeners.iter().map(|(_, address)| *address).collect();
     let host = |(host, (listener, _))| {
         let links = DirectLinks::new(host, identity, listener, addresses.clone());

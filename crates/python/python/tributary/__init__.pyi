@@ -183,6 +183,10 @@ class Communicator:
     def host_address(self) -> str:
         """The address at which ranks of other hosts reach this one. Raises SetUpError if nothing tells it."""
 
+    def host_ports(self) -> list[int]:
+        """The ports at which a listener for ranks of other hosts may be, to be tried in this order; 0 lets the system
+        choose."""
+
     def allreduce(self, source: Memory, target: Memory | None = None, op: str = "sum") -> None:
         """Reduces every rank's vector element by element, and gives the result to all.
 

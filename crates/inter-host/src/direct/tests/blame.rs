@@ -26,7 +26,7 @@ impl Scene {
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let mut listeners = [(); 4].map(|()| TcpAcceptor::bind(any_port, options()).unwrap());
         let addresses = listeners.each_ref().map(|listener| listener.address().unwrap()).to_vec();
-        let (own, _) = Listener::bind(Ipv4Addr::LOCALHOST.into()).unwrap();
+        let (own, _) = Listener::bind(Ipv4Addr::LOCALHOST.into(), None).unwrap();
         let mut links = DirectLinks::new(0, identity, own, addresses);
         let mut vector = vec![0_f32; elements];
         // SAFETY: the scene keeps the vector for as long as the links.

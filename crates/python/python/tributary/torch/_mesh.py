@@ -6,6 +6,7 @@ tells by its end that the rank has. The addresses, and a secret that a caller ha
 
 import collections
 import ctypes
+import errno
 import hashlib
 import hmac
 import os
@@ -304,10 +305,17 @@ class Mesh:
 def listen(group):
     """A listening socket at a port of the system's choice, and its address; None where others can't reach this host."""
     try:
-        host = "127.0.0.1" if group.is_on_one_host else group.host_address()
+        host, ports = ("127.0.0.1", [0]) if group.is_on_one_host else (group.host_address(), group.host_ports())
     except TributaryError:
         return None, ""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.create_server((host, 0), family=family, backlog=max(128, group.size))
+    for port in ports:
+        try:
+            listener = socket.create_server((host, port), family=family, backlog=max(128, group.size))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or port == ports[-1]:
+                raise
+        else:
+            break
     listener.setblocking(False)
     return listener, host
