@@ -135,6 +135,8 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
     let mut reasons = vec![reason(basis, settings, case, rule.is_some())];
     if is_joined_by_job(settings) {
         reasons.push(BY_JOB.to_owned());
+        // What was measured of trees was not weighed.
+        rows.retain(|row| row.method == Method::Direct);
     }
     if basis == Basis::Lab && opened.tree && case.nodes_in_kernel {
         rows = lab::inside_the_kernel(&rows);
@@ -383,6 +385,20 @@ mod tests {
             );
             assert!(!text.contains("use the tree"), "{text}");
         }
+        // Nor does it weigh trees where they were measured.
+        let set = |_: &str| None;
+        let case = Case {
+            collective: allreduce,
+            len_bytes: 8,
+            hosts: 8,
+            ranks_per_host: 1,
+            network: None,
+            nodes_in_kernel: false,
+        };
+        let in_a_lab = explain(&Settings::from_environment(set).unwrap(), &Tuning::default(), case);
+        assert_eq!(in_a_lab.path, "direct", "{in_a_lab}");
+        assert!(!in_a_lab.measured.is_empty(), "{in_a_lab}");
+        assert!(in_a_lab.measured.iter().all(|row| row.method == Method::Direct), "{in_a_lab}");
         // What needs the tree is carried without it, unless the tree was named or must not be replaced.
         let stream = ("TRIBUTARY_STREAM_MIN", "65536");
         assert_eq!(explained(&[stream], allreduce, 8).path, "direct");
