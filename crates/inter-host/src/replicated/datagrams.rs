@@ -143,6 +143,11 @@ impl Datagrams {
         let _ = sent.expect("contributions fit datagrams");
     }
 
+    #[cfg(test)]
+    pub(super) fn edge(&self) -> Edge {
+        self.edge
+    }
+
     /// Sends any frame, without a code.
     #[cfg(test)]
     pub(super) fn send_raw(&mut self, to: SocketAddr, header: &[u8; HEADER_BYTES], payload: &[u8]) {

@@ -1,6 +1,7 @@
 //! Goal: members of replicated groups have the bits of the exchange over links, whatever happens to datagrams. Method: hosts are
 //! threads, sockets are on loopback, datagrams are lost at their senders by a seed; a watchdog ends what hangs.
 
+mod any_input;
 mod failures;
 pub(super) mod faults;
 mod losses;
