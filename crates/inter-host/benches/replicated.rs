@@ -224,7 +224,8 @@ fn members(levels: &[u32]) -> Vec<Member> {
     let plan = Plan::even(hosts, Radices::new(levels).unwrap()).unwrap();
     let local = Ipv4Addr::LOCALHOST.into();
     let identity = |byte| Identity::from_bytes([byte; Identity::BYTES], false);
-    let listening = || -> Vec<_> { (0..hosts).map(|_| Listener::bind(local).unwrap()).collect() };
+    let listening =
+        || -> Vec<_> { (0..hosts).map(|_| Listener::bind(local, None).unwrap()).collect() };
     let [links, beside] = [listening(), listening()];
     let endpoints: Vec<_> = (0..hosts).map(|_| Endpoint::bind(local).unwrap()).collect();
     let addresses = |all: &[(Listener, _)]| all.iter().map(|(_, address)| *address).collect();
