@@ -40,7 +40,7 @@ fn members(levels: &[u32], identity: Identity) -> Vec<ReplicatedLevels> {
     let hosts: u32 = levels.iter().product();
     let plan = Plan::even(hosts, radices(levels)).expect("a plan");
     let local = Ipv4Addr::LOCALHOST.into();
-    let listeners: Vec<_> = (0..hosts).map(|_| Listener::bind(local).unwrap()).collect();
+    let listeners: Vec<_> = (0..hosts).map(|_| Listener::bind(local, None).unwrap()).collect();
     let endpoints: Vec<_> = (0..hosts).map(|_| Endpoint::bind(local).unwrap()).collect();
     let addresses: Vec<_> = listeners.iter().map(|(_, address)| *address).collect();
     let datagram_addresses: Vec<_> = endpoints.iter().map(|(_, address)| *address).collect();
@@ -55,7 +55,7 @@ fn members(levels: &[u32], identity: Identity) -> Vec<ReplicatedLevels> {
 /// The same hosts over links, in the same plan's order.
 fn over_links(hosts: u32, identity: Identity) -> Vec<DirectLinks> {
     let local = Ipv4Addr::LOCALHOST.into();
-    let listeners: Vec<_> = (0..hosts).map(|_| Listener::bind(local).unwrap()).collect();
+    let listeners: Vec<_> = (0..hosts).map(|_| Listener::bind(local, None).unwrap()).collect();
     let addresses: Vec<SocketAddr> = listeners.iter().map(|(_, address)| *address).collect();
     let links = |(me, (listener, _))| DirectLinks::new(me, identity, listener, addresses.clone());
     (0..).zip(listeners).map(links).collect()

@@ -30,7 +30,7 @@ impl Scene {
     fn new(seed: u64) -> Self {
         let local = Ipv4Addr::LOCALHOST.into();
         let identity = identity(false);
-        let (listener, listens_at) = Listener::bind(local).unwrap();
+        let (listener, listens_at) = Listener::bind(local, None).unwrap();
         let (endpoint, takes_at) = Endpoint::bind(local).unwrap();
         let all = |address| vec![address; MEMBERS as usize];
         let peers = Peers::new(0, identity, listener, all(listens_at));
