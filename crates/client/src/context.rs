@@ -61,7 +61,7 @@ enum Admission {
     NoManager,
     /// The job joins its hosts itself.
     ByJob,
-    /// The MPI beneath has an RDMA network.
+    /// The underlying MPI has an RDMA network.
     LeftToMpi,
     /// Nothing may join hosts.
     Off,
