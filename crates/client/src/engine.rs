@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tributary_algorithms::{Collective, CollectiveKind};
-use tributary_shm_collectives::{self as shm, Blocks, Combine, HostGroup, Policy, Waiter};
+use tributary_shm_collectives::{
+    self as shm, Blocks, CheckClock, Combine, HostGroup, Policy, Waiter,
+};
 use tributary_wire::frame::AbortReason;
 
 use crate::operation::{CollectiveError, Operation};
@@ -76,6 +78,8 @@ pub(crate) struct Engine {
     /// The one of them that is under way beside the queue, which is empty then.
     posted: Option<PreparedNumber>,
     failed: Option<CollectiveError>,
+    /// When a leader that polls looks for lost hosts again.
+    checks_of_hosts: CheckClock,
     /// Segments that this rank's direct links had sent again when all ranks last asked for losses.
     sent_again: u64,
     /// Memory of plans, kept from operation to operation.
@@ -157,6 +161,7 @@ impl Engine {
             prepared: Vec::new(),
             posted: None,
             failed: None,
+            checks_of_hosts: CheckClock::default(),
             sent_again: 0,
             scratch: Vec::new(),
             cuts: Vec::new(),
@@ -233,9 +238,19 @@ impl Engine {
         if is_empty(operation) {
             return Ok(());
         }
-        let plan = self.plan(operation, path);
-        self.current = Some(Current::new(plan));
+        self.begin(operation, path);
         self.complete()
+    }
+
+    /// Makes an operation the current one.
+    fn begin(&mut self, operation: &Operation, path: Path) {
+        let plan = self.plan(operation, path);
+        // Inside a host of several, ranks that name different roots on other hosts do the same.
+        let root = operation.collective.root().filter(|_| !self.is_one_host);
+        if let (Some(root), Some(host)) = (root, &mut self.host) {
+            host.note(root);
+        }
+        self.current = Some(Current::new(plan));
     }
 
     /// Runs an operation of one host without making a plan of it. `None` if it is anything but valid and
@@ -340,8 +355,7 @@ impl Engine {
             }
             if self.current.is_none() {
                 let (operation, path) = (queued.operation, queued.path);
-                let plan = self.plan(&operation, path);
-                self.current = Some(Current::new(plan));
+                self.begin(&operation, path);
             }
             match self.advance() {
                 Ok(Progress::Waiting) => break,

@@ -185,6 +185,7 @@ fn block(method: &mut impl InterHost, me: u32, runs: &Runs) -> (f64, i64) {
     let operation = InterHostOperation {
         collective: Collective::Allreduce,
         called: CollectiveKind::Allreduce,
+        root_called: 0,
         operator: Operator::Max,
         datatype: Datatype::F64,
         elements: runs.elements as u64,

@@ -20,6 +20,9 @@ pub struct InterHostOperation {
     /// The collective of the program that this is a part of. Hosts have to agree on that, too: parts of different ones may
     /// look alike.
     pub called: CollectiveKind,
+    /// The root of that collective, a rank; 0 if it has none. Hosts have to agree on this, too: `collective` names the host
+    /// only, which may have the root of one rank and that of another.
+    pub root_called: u32,
     /// How elements combine.
     pub operator: Operator,
     /// What an element is.
@@ -68,6 +71,7 @@ impl InterHostOperation {
     pub const BARRIER: Self = Self {
         collective: Collective::Barrier,
         called: CollectiveKind::Barrier,
+        root_called: 0,
         operator: Operator::Barrier,
         datatype: Datatype::U8,
         elements: 0,
@@ -90,7 +94,8 @@ impl InterHostOperation {
     /// highest.
     pub(crate) fn digest_after(&self, history: u64) -> u64 {
         let &Self { collective, called, operator, datatype, elements, element_bytes, .. } = self;
-        let codes = [called as u8, operator.code(), datatype.code(), 0, 0, 0, 0, 0];
+        let [a, b, c, d] = self.root_called.to_le_bytes();
+        let codes = [called as u8, operator.code(), datatype.code(), 0, a, b, c, d];
         let place =
             u64::from(collective.root().unwrap_or(0)) << 8 | u64::from(collective.kind() as u8);
         let words = [u64::from_le_bytes(codes), elements, element_bytes as u64, place];

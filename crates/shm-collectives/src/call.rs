@@ -201,6 +201,12 @@ impl History {
         // The golden ratio: every bit of a call reaches the highest bits.
         Self((self.0 ^ call.0).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
+
+    /// With a number that all ranks have to have alike.
+    pub(super) fn and_number(self, number: u32) -> Self {
+        // Beside the bits of calls, so that it is not taken for one.
+        self.and(Call(u64::from(number) << BITS))
+    }
 }
 
 #[cfg(test)]

@@ -163,6 +163,12 @@ impl HostGroup {
         }
     }
 
+    /// Notes a number that all ranks of the group must have alike, before the next operation: the root of a collective whose
+    /// part inside the host is the same for other roots. A rank that has another one is found by that operation.
+    pub fn note(&mut self, number: u32) {
+        self.rings.note(number);
+    }
+
     /// Ends the group: every rank that waits, now or later, gets [`Lost`] with this rank and
     /// `code`.
     pub fn fail(&mut self, code: u32) {

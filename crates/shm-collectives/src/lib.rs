@@ -156,6 +156,7 @@
 mod allgather;
 mod attach;
 mod call;
+mod check_clock;
 mod combine;
 mod copy;
 mod delivery;
@@ -192,6 +193,7 @@ pub mod waiting;
 
 pub use attach::{Attachment, SettleError};
 pub use call::{CallKind, Called};
+pub use check_clock::CheckClock;
 pub use combine::{Combine, Wide, element_bytes_max, reduce_in_order};
 pub use delivery::{DeliveryError, Mailbox, MailboxName};
 pub use exchange::Exchange;

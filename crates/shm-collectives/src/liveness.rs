@@ -5,15 +5,13 @@
 
 use std::time::Duration;
 
-use rustix::time::{ClockId, Timespec};
-
+use super::check_clock::CheckClock;
 use super::disagreement;
 use super::failure::{Lost, LostCause};
 use super::lateness::{Late, Lateness};
 use super::process::ProcessWatch;
 use super::ring::{Awaited, Rings};
 use super::sync::{self, Ordering, fence};
-use super::waiting::PEER_CHECK_INTERVAL;
 
 /// Time between two polls whether a peer still writes to this rank's memory, after a failure.
 const WRITERS_INTERVAL: Duration = Duration::from_micros(50);
@@ -24,13 +22,13 @@ pub(super) struct Liveness {
     watches: Vec<ProcessWatch>,
     /// The failure that this rank has seen; final.
     lost: Option<Lost>,
-    checked_at: Option<Timespec>,
+    checks: CheckClock,
     lateness: Lateness,
 }
 
 impl Liveness {
     pub(super) fn new(watches: Vec<ProcessWatch>) -> Self {
-        Self { watches, lost: None, checked_at: None, lateness: Lateness::default() }
+        Self { watches, lost: None, checks: CheckClock::default(), lateness: Lateness::default() }
     }
 
     /// Has `tell` called when a wait for a rank has lasted `after`.
@@ -45,17 +43,7 @@ impl Liveness {
 
     /// Whether a caller that polls should check its peers again.
     pub(super) fn is_check_due(&mut self) -> bool {
-        // The coarse clock costs a few nanoseconds and is exact to a few milliseconds.
-        let now = rustix::time::clock_gettime(ClockId::MonotonicCoarse);
-        let since = |then: Timespec| {
-            let seconds = now.tv_sec - then.tv_sec;
-            Duration::from_nanos((seconds * 1_000_000_000 + now.tv_nsec - then.tv_nsec) as u64)
-        };
-        let due = self.checked_at.is_some_and(|then| since(then) >= PEER_CHECK_INTERVAL);
-        if due || self.checked_at.is_none() {
-            self.checked_at = Some(now);
-        }
-        due
+        self.checks.is_due()
     }
 
     /// Whether any rank has reported a failure.

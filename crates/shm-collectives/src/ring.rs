@@ -87,6 +87,11 @@ impl Rings {
         self.history = self.history.and(call);
     }
 
+    /// What this rank does from now on, it does with a number that others have to have, too.
+    pub(super) fn note(&mut self, number: u32) {
+        self.history = self.history.and_number(number);
+    }
+
     /// This rank does this instead of what it began.
     pub(super) fn begin_instead(&mut self, call: Call) {
         self.history = self.history_before;

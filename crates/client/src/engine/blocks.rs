@@ -228,6 +228,7 @@ impl Planner<'_> {
         let operation = InterHostOperation {
             collective: Collective::Allgather,
             called,
+            root_called: 0,
             operator,
             datatype,
             elements: len_bytes as u64,

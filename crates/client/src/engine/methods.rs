@@ -17,11 +17,15 @@ impl InterHostMethods {
     /// # Panics
     /// If it is not open: selection names no other.
     pub(crate) fn method(&mut self, method: Method) -> &mut dyn InterHost {
-        let found: Option<&mut dyn InterHost> = match method {
+        self.open(method).expect("only methods that are open are selected")
+    }
+
+    /// A method, at a rank for which it is open.
+    pub(crate) fn open(&mut self, method: Method) -> Option<&mut dyn InterHost> {
+        match method {
             Method::Tree => self.tree.as_mut().map(|tree| tree as _),
             Method::Direct => self.direct.as_mut().map(|direct| direct as _),
-        };
-        found.expect("only methods that are open are selected")
+        }
     }
 
     /// Every method that is open.

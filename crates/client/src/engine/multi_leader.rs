@@ -196,6 +196,7 @@ mod tests {
         let whole = InterHostOperation {
             collective: Collective::Allreduce,
             called: CollectiveKind::Allreduce,
+            root_called: 0,
             operator: Operator::Sum,
             datatype: Datatype::F64,
             elements,

@@ -309,6 +309,7 @@ impl Planner<'_> {
         InterHostOperation {
             collective,
             called: self.operation.collective.kind(),
+            root_called: self.operation.collective.root().unwrap_or(0),
             operator,
             datatype,
             elements,

@@ -79,7 +79,7 @@ impl Engine {
                     }
                 }
                 Ok(Some(false)) => {
-                    self.check_host()?;
+                    self.check_others()?;
                     return Ok(Progress::Waiting);
                 }
                 Err(Failure::Host(lost)) => return Err(self.on_lost(lost)),
@@ -127,9 +127,20 @@ impl Engine {
         Ok(Some(is_over))
     }
 
-    /// While a leader waits for other hosts, a rank of its own host may die or give up.
-    fn check_host(&mut self) -> Result<(), CollectiveError> {
+    /// While a leader waits for other hosts, a rank of its own host may die or give up, and so may a host that it does not
+    /// wait for. A program that only tests its requests comes by here alone.
+    fn check_others(&mut self) -> Result<(), CollectiveError> {
         let Some(current) = &self.current else { return Ok(()) };
+        let method = match current.plan.get(current.next) {
+            Some(Stage::InterHost { method, .. }) => Some(*method),
+            Some(Stage::MultiLeader(_)) => Some(Method::Direct),
+            Some(Stage::Streamed(_)) => Some(Method::Tree),
+            None | Some(Stage::Host(_) | Stage::Local(_)) => None,
+        };
+        let method = method.and_then(|method| self.methods.open(method));
+        if let Some(method) = method.filter(|_| self.checks_of_hosts.is_due()) {
+            method.check();
+        }
         let waits_for = match current.plan.get(current.next) {
             None | Some(Stage::Host(_) | Stage::Local(_)) => WaitsFor::Host,
             Some(Stage::InterHost { .. }) => WaitsFor::InterHost,

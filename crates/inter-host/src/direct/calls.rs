@@ -149,11 +149,12 @@ mod tests {
 
     #[test]
     fn whatever_hosts_must_call_alike_changes_the_digest() {
-        let changes: [fn(&mut InterHostOperation); 8] = [
+        let changes: [fn(&mut InterHostOperation); 9] = [
             |_| {},
             |it| it.called = CollectiveKind::Scan,
             |it| it.collective = Collective::Allreduce,
             |it| it.collective = Collective::Reduce { root: 1 },
+            |it| it.root_called = 1,
             |it| it.operator = Operator::Max,
             |it| it.datatype = Datatype::U32,
             |it| it.elements = 4,

@@ -162,6 +162,7 @@ mod tests {
         InterHostOperation {
             collective: Collective::Allreduce,
             called: tributary_algorithms::CollectiveKind::Allreduce,
+            root_called: 0,
             operator: Operator::Sum,
             datatype: Datatype::F32,
             elements,

@@ -130,6 +130,7 @@ fn allreduce_of(vector: &mut [f32], algorithm: Algorithm) -> InterHostOperation 
     InterHostOperation {
         collective: Collective::Allreduce,
         called: CollectiveKind::Allreduce,
+        root_called: 0,
         operator: Operator::Sum,
         datatype: Datatype::F32,
         element_bytes: Datatype::F32.size_bytes(),

@@ -96,6 +96,7 @@ fn allreduce_of(
     InterHostOperation {
         collective: Collective::Allreduce,
         called: CollectiveKind::Allreduce,
+        root_called: 0,
         operator,
         datatype,
         element_bytes: datatype.size_bytes(),

@@ -29,6 +29,8 @@
 mod allgather;
 #[path = "../call.rs"]
 mod call;
+#[path = "../check_clock.rs"]
+mod check_clock;
 #[path = "../combine.rs"]
 mod combine;
 #[path = "../copy.rs"]

@@ -80,6 +80,40 @@ fn outcomes(ranks: u32, policy: Policy, odd: usize, others: usize) -> Vec<Result
     })
 }
 
+/// The root of a collective over several hosts is a number that all have to have; what they do inside the host is the same.
+#[test]
+fn ranks_that_note_different_numbers_are_told_in_the_next_operation() {
+    let _watchdog =
+        Watchdog::new("ranks_that_note_different_numbers_are_told_in_the_next_operation");
+    let is_from_rank_0 = |(action, _): &Call| {
+        matches!(action, Action::Broadcast { from: 0 } | Action::Reduce { to: 0, .. })
+    };
+    let rooted: Vec<usize> = calls()
+        .iter()
+        .enumerate()
+        .filter_map(|(at, call)| is_from_rank_0(call).then_some(at))
+        .collect();
+    assert_eq!(rooted.len(), 4);
+    let numbers = [[5, 6], [0, 1 << 20], [7, 7]];
+    for (at, numbers) in rooted.iter().flat_map(|at| numbers.map(|numbers| (*at, numbers))) {
+        let settle = |attachment: Attachment, _| attachment.settle_as(Policy::Sleep);
+        let outcomes = with_group_of(3, settle, |group| {
+            group.note(numbers[usize::from(group.local_rank() == 2)]);
+            perform(group, calls()[at])?;
+            (0..3).try_for_each(|_| perform(group, (Action::Barrier, 0)))
+        });
+        for outcome in outcomes {
+            match outcome {
+                Ok(()) => assert_eq!(numbers[0], numbers[1], "{numbers:?} are told apart"),
+                Err(Lost { cause: LostCause::Disagrees { .. }, .. }) => {
+                    assert_ne!(numbers[0], numbers[1]);
+                }
+                Err(lost) => panic!("{numbers:?}: {lost:?}"),
+            }
+        }
+    }
+}
+
 /// MPI's own broadcasts let a receiver have room for more than the root sends. From 32 KiB on a receiver tells where its
 /// buffer is before it can find out, so that ends in an error.
 #[test]
