@@ -9,7 +9,7 @@ use tributary_wire::frame::{self, Contribution, RepeatedHead};
 
 use super::datagrams::{Datagrams, Repeated};
 use super::memory::Memory;
-use super::saying;
+use super::wire_messages;
 
 /// Operations of a communicator run one by one.
 const WINDOW: u16 = 1;
@@ -105,16 +105,16 @@ impl Group {
         payload: &[u8],
     ) {
         let Some(operation) = self.whole(contribution.part.operation) else { return };
-        let call = saying::call_told_by(&contribution.part);
-        if !saying::is_possible(call) {
+        let call = wire_messages::call_told_by(&contribution.part);
+        if !wire_messages::is_possible(call) {
             return;
         }
         let (current, behind) = payload.split_at(call.len_bytes as usize);
         // What is no contribution is as good as not repeated.
         let repeated = RepeatedHead::decode(behind).unwrap_or(None);
         let previous = repeated
-            .map(|(head, bytes)| saying::repeated_call(head, bytes.len()))
-            .filter(|call| saying::is_possible(*call));
+            .map(|(head, bytes)| wire_messages::repeated_call(head, bytes.len()))
+            .filter(|call| wire_messages::is_possible(*call));
         let datagram = Datagram { operation, call, previous };
         let landing = self.machine.handle_datagram(member, &datagram);
         if let Some(place) = landing.current {
@@ -135,7 +135,7 @@ impl Group {
         }
         let len_bytes = match message {
             Message::Contribution { call, .. } | Message::Passed { call, .. } => {
-                if !saying::is_possible(call) {
+                if !wire_messages::is_possible(call) {
                     return false;
                 }
                 call.len_bytes
@@ -186,9 +186,9 @@ impl Group {
         while let Some(output) = self.machine.poll() {
             match output {
                 Output::Send { datagram, payload, previous } => {
-                    let part = saying::part(datagram.operation, self.level, datagram.call);
+                    let part = wire_messages::part(datagram.operation, self.level, datagram.call);
                     let repeated = datagram.previous.zip(previous).map(|(call, place)| Repeated {
-                        head: saying::repeated_head(call),
+                        head: wire_messages::repeated_head(call),
                         bytes: self.memory.at(place),
                     });
                     datagrams.send(
@@ -219,7 +219,7 @@ impl Group {
             Message::Sum { operation } => self.machine.call(operation, self.me),
             _ => None,
         };
-        if let Some(message) = saying::said(message, self.level, own) {
+        if let Some(message) = wire_messages::to_wire(message, self.level, own) {
             let payload = payload.map_or_else(Vec::new, |place| self.memory.at(place).to_vec());
             self.unsaid.push_back(Unsaid { member, message, payload });
         }

@@ -16,7 +16,7 @@ use tributary_wire::frame::{Abort, AbortReason, Disagreement};
 use super::datagrams::{Datagrams, Endpoint};
 use super::group::Group;
 use super::groups::{NoGroups, groups};
-use super::{CONTRIBUTION_BYTES_MAX, saying};
+use super::{CONTRIBUTION_BYTES_MAX, wire_messages};
 use crate::direct::{Calls, Failure, Identity, Listener, Peers, Verdict, wait_for_grace};
 use crate::operation::{InterHost, InterHostOperation};
 
@@ -194,7 +194,7 @@ impl InterHost for ReplicatedLevels {
         if let Some(verdict) = self.failed {
             return Err(verdict.abort);
         }
-        let call = saying::call_of(operation, self.calls.begin(operation).digest);
+        let call = wire_messages::call_of(operation, self.calls.begin(operation).digest);
         let &InterHostOperation { source, target, .. } = operation;
         let first = if source.is_null() { target.cast_const() } else { source };
         let contribution: &[u8] = if operation.len_bytes() == 0 {

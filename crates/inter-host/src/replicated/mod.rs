@@ -14,11 +14,11 @@
 //! member lacks it asks for over its link to the other, and gets it there. Links are those of [`direct`](crate::direct): made at the
 //! first operation, authenticated by the same identity, and the only thing that tells that a host is gone. Silence never does.
 //!
-//! # Who may say something
+//! # Which datagrams a host accepts
 //!
-//! A datagram is taken if it carries the communicator's secret, comes from the address of the host that it names, and, where
-//! frames are authenticated, carries the code of the link between the two. Any other is counted and changes nothing. Most of
-//! them the kernel drops before this process wakes, by the first bytes of the secret.
+//! A host accepts a datagram that carries the communicator's secret, comes from the address of the host that it names, and, where
+//! frames are authenticated, carries the code of the link between the two. It counts any other, which changes nothing. The
+//! kernel drops most of those before this process wakes, by the first bytes of the secret.
 //!
 //! # Waiting
 //!
@@ -40,9 +40,9 @@ mod group;
 mod groups;
 mod levels;
 mod memory;
-mod saying;
 #[cfg(test)]
 mod tests;
+mod wire_messages;
 
 pub use datagrams::DatagramsError;
 pub use datagrams::Endpoint;

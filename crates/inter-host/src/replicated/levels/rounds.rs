@@ -6,7 +6,7 @@ use tributary_wire::EndpointId;
 use tributary_wire::frame::Disagreement;
 
 use super::super::group::{Event, Unsaid};
-use super::super::saying;
+use super::super::wire_messages;
 use super::{ROUNDS_PER_LOOK, ROUNDS_PER_LOOK_FOR_ANSWERS, ReplicatedLevels};
 use crate::direct::{Failure, misbehaved};
 
@@ -108,7 +108,7 @@ impl ReplicatedLevels {
         let Some((message, payload)) = heard else { return Ok(false) };
         stats.heard += 1;
         let whole = |_, operation| group.whole(operation);
-        let is_right = match saying::heard(&message, whole) {
+        let is_right = match wire_messages::from_wire(&message, whole) {
             Some((of, message)) => {
                 of as usize == level && group.take_message(member, message, payload)
             }
@@ -168,7 +168,7 @@ impl ReplicatedLevels {
             GroupFailure::Disagreement(one, other) => {
                 let called = [one, other].map(|member| {
                     let call = group.call(operation, member);
-                    saying::called_in(
+                    wire_messages::called_in(
                         call.expect("a disagreement is found when all calls are there"),
                     )
                     .0

@@ -9,7 +9,7 @@ use tributary_wire::{EndpointId, OperationNumber, SegmentIndex, Sequence};
 
 use super::super::datagrams::Datagrams;
 use super::super::group::{Event, Group};
-use super::super::saying;
+use super::super::wire_messages;
 use super::*;
 use crate::direct::Peers;
 
@@ -112,7 +112,7 @@ impl Scene {
             0 => {
                 let mut vector = [0; 8];
                 let operation = allreduce_of(&mut vector, Operator::Sum, Datatype::F64, &[3]);
-                let call = saying::call_of(&operation, self.random.random_range(0..2));
+                let call = wire_messages::call_of(&operation, self.random.random_range(0..2));
                 if self.is_free {
                     self.is_free = !self.group.begin(call, &vector, self.now_ns);
                 }
@@ -131,7 +131,7 @@ impl Scene {
             _ => {
                 let (message, payload) = self.message();
                 let whole = |_, number| self.group.whole(number);
-                let said: Option<(u32, Said)> = saying::heard(&message, whole);
+                let said: Option<(u32, Said)> = wire_messages::from_wire(&message, whole);
                 if let Some((_, said)) = said {
                     let _ = self.group.take_message(member, said, &payload);
                 }

@@ -85,7 +85,7 @@ pub(super) fn part(operation: u64, level: u32, call: Call) -> Part {
 }
 
 /// What a member says over a link, for the wire; `own` is what this host called. None for what the driver says by other means.
-pub(super) fn said(message: Message, level: u32, own: Option<Call>) -> Option<frame::Message> {
+pub(super) fn to_wire(message: Message, level: u32, own: Option<Call>) -> Option<frame::Message> {
     let question =
         |operation: u64, of| Question { operation: OperationNumber(operation as u32), level, of };
     Some(match message {
@@ -110,7 +110,7 @@ pub(super) fn said(message: Message, level: u32, own: Option<Call>) -> Option<fr
 
 /// The level that a message of the wire is about, and what it says; none if it is not of a replicated group. `whole` tells the whole
 /// number of an operation at that level.
-pub(super) fn heard(
+pub(super) fn from_wire(
     message: &frame::Message,
     whole: impl Fn(u32, OperationNumber) -> Option<u64>,
 ) -> Option<(u32, Message)> {
