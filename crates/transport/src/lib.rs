@@ -42,7 +42,7 @@ pub use error::{
 pub use inheritance::{Marks, Uninherited};
 pub use link::{Armed, Frame, Inject, Link, Listener, Sent};
 pub use shm::{ShmLink, ShmListener, ShmOptions, connect_shm};
-pub use socket::HostProbes;
+pub use socket::{HostProbes, timespec};
 pub use tcp::{TcpAcceptor, TcpLink, TcpOptions, connect_tcp, connect_tcp_start};
 pub use udp::{Datagram, DatagramSocket, Unqueued};
 pub use wait::{Wake, WakeSources, wait, wait_with_datagrams};

@@ -73,7 +73,8 @@ pub(crate) fn is_closed(error: Errno) -> bool {
 }
 
 /// A duration as the kernel takes it. One that it cannot represent becomes its maximum.
-pub(crate) fn timespec(duration: Duration) -> Timespec {
+#[must_use]
+pub fn timespec(duration: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(duration.subsec_nanos()),

@@ -42,8 +42,9 @@ pub(super) struct Peer {
     pub(super) question: Question,
     /// What it waits for this host in, and has not been compared.
     pub(super) asked: Option<Asked>,
-    /// It has asked, or said something that nobody here waited for.
-    pub(super) has_asked: bool,
+    /// The link ends only when the other host's kernel has all that was sent: that host has asked, or said something that
+    /// nobody here waited for, and may do so again; or it may need what was sent when this process is gone.
+    pub(super) ends_when_out: bool,
     /// This host rings there, until it is called.
     ring: Option<Ring>,
     /// The host has rung here. Kept, because the end of it would say that this process is gone.
@@ -101,7 +102,7 @@ impl Peer {
             handed_out: Vec::new(),
             question: Question::default(),
             asked: None,
-            has_asked: false,
+            ends_when_out: false,
             ring: None,
             rung: None,
         }
@@ -121,7 +122,7 @@ impl Peer {
         self.link = None;
         self.is_greeted = false;
         self.has_left = false;
-        self.has_asked = false;
+        self.ends_when_out = false;
         if std::mem::take(&mut self.stands_by) {
             self.contact.on_forgotten();
         }
@@ -225,7 +226,7 @@ impl Peer {
                 }
                 Said::Waits(call) => {
                     self.asked = Some(Asked { call, is_behind_frames: true });
-                    self.has_asked = true;
+                    self.ends_when_out = true;
                 }
                 Said::Replicated(_) => return Err(misbehaved(host).into()),
                 Said::Leaves => self.has_left = true,
@@ -246,8 +247,8 @@ impl Peer {
     /// its kernel has all.
     pub(super) fn may_end(&mut self) -> bool {
         let Some(link) = &mut self.link else { return true };
-        self.has_asked |= discard(link);
-        !self.has_asked || is_out(link)
+        self.ends_when_out |= discard(link);
+        !self.ends_when_out || is_out(link)
     }
 
     /// Says in which call this host waits, over whatever leads there. Whether it could.

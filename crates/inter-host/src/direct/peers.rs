@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tributary_transport::{Armed, Link, Sent, TcpLink, connect_tcp_start};
+use rustix::event::{PollFd, PollFlags, poll};
+use tributary_transport::{Armed, Link, Sent, TcpLink, connect_tcp_start, timespec};
 use tributary_waits::contact::{Contact, Next};
 use tributary_wire::frame::{Abort, AbortReason, Edge, Message, Part};
 use tributary_wire::{ChildIndex, EndpointId, Epoch};
@@ -210,7 +210,7 @@ impl Peers {
             // What follows is read in the next round.
             Said::Waits(call) => {
                 peer.asked = Some(Asked { call, is_behind_frames: true });
-                peer.has_asked = true;
+                peer.ends_when_out = true;
                 Ok(None)
             }
             Said::Replicated(_) => Err(misbehaved(host).into()),
@@ -560,8 +560,4 @@ impl Peers {
             version: VERSION,
         }
     }
-}
-
-fn timespec(time: Duration) -> Timespec {
-    Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) }
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use rustix::event::{PollFd, PollFlags, poll};
-use tributary_transport::{Armed, DatagramSocket, Link};
+use tributary_transport::{Armed, DatagramSocket, Link, timespec};
 use tributary_wire::frame::Message;
 
 use super::super::failure::Failure;
 use super::super::listener::Listener;
 use super::super::peer::{Said, failure_of, message_from, misbehaved};
-use super::{Peers, WATCHED_MAX, timespec};
+use super::{Peers, WATCHED_MAX};
 
 impl Peers {
     /// The next thing that `host` says in a replicated group, with its payload. A host that has left or whose link has
@@ -76,6 +76,6 @@ impl Peers {
 
     /// The links may end only when the other hosts' kernels have all that was sent.
     pub(crate) fn keep_until_out(&mut self) {
-        self.peers.iter_mut().for_each(|peer| peer.has_asked = true);
+        self.peers.iter_mut().for_each(|peer| peer.ends_when_out = true);
     }
 }
