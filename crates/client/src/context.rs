@@ -81,8 +81,9 @@ impl Context {
         let neighbours = machines.iter().filter(|name| **name == machine).count() as u32;
         let host = host_name(&machine, &machines, world.rank(), settings.hosts);
         // Hosts that one machine acts as have no network between them.
+        let spans_machines = neighbours < world.size();
         let mpi_may_be_faster =
-            neighbours < world.size() && world.is_mpi() && rdma::has_active_port();
+            |world: &dyn Bootstrap| spans_machines && world.is_mpi() && rdma::has_active_port();
         let (job, word) = open_job(world, &settings, mpi_may_be_faster)?;
         settings.fabric = word.fabric.unwrap_or(FabricChoice::Off);
         let interface = || word.interface.as_deref().and_then(InterfaceChoice::parse);
@@ -249,11 +250,12 @@ struct Word {
     ports: Option<String>,
 }
 
-/// The job's place at the manager, if there is one; beside it, how else its hosts may be joined. Rank 0's settings decide.
+/// The job's place at the manager, if there is one; beside it, how else its hosts may be joined. Rank 0's settings decide,
+/// and `mpi_may_be_faster` is asked there alone.
 fn open_job(
     world: &mut dyn Bootstrap,
     settings: &Settings,
-    mpi_may_be_faster: bool,
+    mpi_may_be_faster: impl Fn(&dyn Bootstrap) -> bool,
 ) -> Result<(Option<Job>, Word), OpenError> {
     let client = settings
         .manager
@@ -266,7 +268,7 @@ fn open_job(
     if world.rank() == 0 {
         admission = match admit(&client, &request) {
             Ok(None) => match settings.fabric {
-                FabricChoice::Auto if mpi_may_be_faster => Admission::LeftToMpi,
+                FabricChoice::Auto if mpi_may_be_faster(world) => Admission::LeftToMpi,
                 FabricChoice::Auto | FabricChoice::Job => Admission::ByJob,
                 FabricChoice::Manager => Admission::NoManager,
                 FabricChoice::Off => Admission::Off,
@@ -334,6 +336,7 @@ fn cores_granted() -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bootstrap::Alone;
 
     fn names(text: &str) -> Vec<String> {
         text.split(' ').map(str::to_owned).collect()
@@ -348,24 +351,6 @@ mod tests {
         assert_eq!(host_name("a", &machines, 0, 1), "a");
     }
 
-    /// A rank by itself.
-    struct Alone;
-
-    impl Bootstrap for Alone {
-        fn rank(&self) -> u32 {
-            0
-        }
-
-        fn size(&self) -> u32 {
-            1
-        }
-
-        fn allgather(&mut self, mine: &[u8], all: &mut [u8]) -> Result<(), BootstrapError> {
-            all.copy_from_slice(mine);
-            Ok(())
-        }
-    }
-
     #[test]
     fn hosts_are_left_to_a_faster_mpi_unless_the_job_was_named() {
         use FabricChoice::{Auto, Job, Manager, Off};
@@ -377,7 +362,7 @@ mod tests {
             (Off, true, Some(Off)),
         ] {
             let settings = Settings { fabric, ..Settings::from_environment(|_| None).unwrap() };
-            let (job, word) = open_job(&mut Alone, &settings, mpi_may_be_faster).unwrap();
+            let (job, word) = open_job(&mut Alone, &settings, |_| mpi_may_be_faster).unwrap();
             assert!(job.is_none(), "no manager is named");
             assert_eq!(word.fabric, joins, "{fabric:?}, {mpi_may_be_faster}");
         }

@@ -8,11 +8,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 use tributary_inter_host::{HostAddress, host_addresses, listen_within};
 use tributary_settings::{Ports, Settings};
+use tributary_transport::timespec;
 
 use crate::bootstrap::{Bootstrap, BootstrapError};
 
@@ -192,13 +193,7 @@ fn tell_addresses(
     let admitted = || host_addresses(settings.interface.as_ref());
     let own = settings.host_address.map_or_else(admitted, |address| vec![of_given(address)]);
     for (room, known) in mine.chunks_exact_mut(ADDRESS_BYTES).zip(&own) {
-        let (address, bits) = room.split_at_mut(ADDRESS_BYTES - 1);
-        let v6 = match known.address {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-            IpAddr::V6(v6) => v6,
-        };
-        address.copy_from_slice(&v6.octets());
-        bits[0] = known.network_bits as u8;
+        room.copy_from_slice(&encode(known));
     }
     let mut all = vec![0; mine.len() * world.size() as usize];
     world.allgather(&mine, &mut all)?;
@@ -214,6 +209,18 @@ fn of_given(address: IpAddr) -> HostAddress {
     let known = host_addresses(None).into_iter().find(|known| known.address == address);
     let network_bits = if address.is_ipv4() { 32 } else { 128 };
     known.unwrap_or(HostAddress { address, network_bits })
+}
+
+fn encode(known: &HostAddress) -> [u8; ADDRESS_BYTES] {
+    let v6 = match known.address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    let mut told = [0; ADDRESS_BYTES];
+    let (address, bits) = told.split_at_mut(ADDRESS_BYTES - 1);
+    address.copy_from_slice(&v6.octets());
+    bits[0] = known.network_bits as u8;
+    told
 }
 
 fn decode(told: &[u8; ADDRESS_BYTES]) -> Option<HostAddress> {
@@ -284,11 +291,9 @@ fn try_others(me: usize, targets: &[SocketAddr]) -> Result<(), Trouble> {
         if time.is_zero() {
             return Err(Trouble { host: *first, error: None });
         }
-        let time =
-            Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
         let mut watched: Vec<PollFd<'_>> =
             waiting.iter().map(|(_, socket)| PollFd::new(socket, PollFlags::OUT)).collect();
-        match poll(&mut watched, Some(&time)) {
+        match poll(&mut watched, Some(&timespec(time))) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(failed(*first, error)),
         }
@@ -380,14 +385,7 @@ mod tests {
     #[test]
     fn addresses_are_told_whole() {
         for known in offers(&[&[("10.0.0.1", 24), ("fd00::1", 64)]]).remove(0) {
-            let mut told = [0; ADDRESS_BYTES];
-            let v6 = match known.address {
-                IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-                IpAddr::V6(v6) => v6,
-            };
-            told[..16].copy_from_slice(&v6.octets());
-            told[16] = known.network_bits as u8;
-            assert_eq!(decode(&told), Some(known));
+            assert_eq!(decode(&encode(&known)), Some(known));
         }
         assert_eq!(decode(&[0; ADDRESS_BYTES]), None);
     }

@@ -23,7 +23,7 @@ pub use self::choice::{
 };
 pub use self::error::SettingError;
 pub use self::misspelt::{Misspelt, misspelt};
-pub use self::reach::{InterfaceChoice, Ports};
+pub use self::reach::{InterfaceChoice, Ports, share_bits};
 use self::reader::Reader;
 
 /// Most leaders per host.

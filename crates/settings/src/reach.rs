@@ -53,15 +53,20 @@ impl InterfaceChoice {
             (Self::Named(name), _) => name == interface,
             (Self::Ipv4, _) => own.is_ipv4(),
             (Self::Ipv6, _) => own.is_ipv6(),
-            (Self::Network { address: IpAddr::V4(network), bits }, IpAddr::V4(own)) => {
-                (network.to_bits() ^ own.to_bits()).leading_zeros() >= *bits
-            }
-            (Self::Network { address: IpAddr::V6(network), bits }, IpAddr::V6(own)) => {
-                (network.to_bits() ^ own.to_bits()).leading_zeros() >= *bits
-            }
-            (Self::Network { .. }, _) => false,
+            (Self::Network { address, bits }, _) => share_bits(*address, own, *bits),
         }
     }
+}
+
+/// Whether two addresses are of one family and have the same first bits.
+#[must_use]
+pub fn share_bits(one: IpAddr, other: IpAddr, bits: u32) -> bool {
+    let same_bits = match (one, other) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),
+        (IpAddr::V6(one), IpAddr::V6(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),
+        _ => return false,
+    };
+    same_bits >= bits
 }
 
 impl fmt::Display for InterfaceChoice {

@@ -90,25 +90,7 @@ fn share_identity(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bootstrap::BootstrapError;
-
-    /// A rank by itself.
-    struct Alone;
-
-    impl Bootstrap for Alone {
-        fn rank(&self) -> u32 {
-            0
-        }
-
-        fn size(&self) -> u32 {
-            1
-        }
-
-        fn allgather(&mut self, mine: &[u8], all: &mut [u8]) -> Result<(), BootstrapError> {
-            all.copy_from_slice(mine);
-            Ok(())
-        }
-    }
+    use crate::bootstrap::Alone;
 
     #[test]
     fn every_communicator_has_an_identity_of_its_own_and_a_key_where_the_job_says_so() {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ptr;
 
 use libc::{ifaddrs, sockaddr};
-use tributary_settings::{InterfaceChoice, Ports};
+use tributary_settings::{InterfaceChoice, Ports, share_bits};
 
 /// An address of this host, and how many of its first bits are its network's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,16 +20,8 @@ impl HostAddress {
     /// Whether both are on one network.
     #[must_use]
     pub fn shares_network(&self, other: &Self) -> bool {
-        let differing_bits = match (self.address, other.address) {
-            (IpAddr::V4(one), IpAddr::V4(other)) => {
-                (one.to_bits() ^ other.to_bits()).leading_zeros()
-            }
-            (IpAddr::V6(one), IpAddr::V6(other)) => {
-                (one.to_bits() ^ other.to_bits()).leading_zeros()
-            }
-            _ => return false,
-        };
-        self.network_bits == other.network_bits && differing_bits >= self.network_bits
+        self.network_bits == other.network_bits
+            && share_bits(self.address, other.address, self.network_bits)
     }
 }
 
@@ -45,18 +37,18 @@ pub fn listen_within<T, E>(
     is_taken: impl Fn(&E) -> bool,
 ) -> Result<T, E> {
     let Some(ports) = ports else { return bind(SocketAddr::new(address, 0)) };
-    let mut outcome = bind(SocketAddr::new(address, ports.first));
-    for port in ports.from(std::process::id()) {
-        match &outcome {
-            Err(error) if is_taken(error) => outcome = bind(SocketAddr::new(address, port)),
-            _ => break,
-        }
+    let mut outcomes =
+        ports.from(std::process::id()).map(|port| bind(SocketAddr::new(address, port)));
+    let mut outcome = outcomes.next().expect("a range has a port");
+    while outcome.as_ref().is_err_and(&is_taken) {
+        let Some(next) = outcomes.next() else { break };
+        outcome = next;
     }
     outcome
 }
 
-/// The addresses of interfaces that are up, in the kernel's order, as far as they are admitted. Loopback and link-local ones are left out: no other
-/// host reaches them, or not without the name of an interface.
+/// The addresses of interfaces that are up, in the kernel's order, as far as they are admitted. Loopback and link-local ones
+/// are left out: no other host reaches them, or not without the name of an interface.
 #[must_use]
 pub fn host_addresses(admitted: Option<&InterfaceChoice>) -> Vec<HostAddress> {
     let mut first = ptr::null_mut();
