@@ -112,7 +112,12 @@ impl System<'_> {
         let end = self.dial(owners);
         let at = self.now + self.delay_ns();
         self.put(at, Item::Knock { to: end.other(), place: target });
-        self.send(end, Frame::Join { host: place.1, is_ring });
+        let contact = &mut self.peer(place, host).contact;
+        if !is_ring {
+            contact.on_call();
+        }
+        let call = contact.last_call();
+        self.send(end, Frame::Join { host: place.1, is_ring, call });
         Some(end)
     }
 
@@ -134,14 +139,14 @@ impl System<'_> {
         for end in std::mem::take(&mut self.links(place).backlog) {
             match self.front(end) {
                 None => self.links(place).backlog.push(end),
-                Some(Frame::Join { host, is_ring }) => {
+                Some(Frame::Join { host, is_ring, call }) => {
                     let _ = self.next_frame(end);
                     let peer = self.peer(place, host);
                     if is_ring && host > me {
                         peer.rung = Some(end);
                     } else if host < me && peer.link.is_none() {
                         peer.link = Some(end);
-                        peer.contact.on_called();
+                        peer.contact.on_called(call);
                         if let Some(ring) = peer.ring.take() {
                             self.close(ring);
                         }

@@ -8,6 +8,8 @@ pub(super) enum Frame {
     Join {
         host: u32,
         is_ring: bool,
+        /// Of the caller's, or the last that who rings has taken.
+        call: u32,
     },
     Part {
         /// The ranks whose contributions are in it.

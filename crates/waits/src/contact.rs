@@ -6,6 +6,10 @@
 //! its end, or a `Leave` over it, a little later: the other may have called, sent all it had to send, and gone, and what it
 //! sent may be overtaken by the end of the ring where a network loses packets.
 //!
+//! A ring may arrive long after the call that it was to bring about, and after all operations that needed the link. So calls
+//! are numbered, and a ring says which call the host has taken last: only if that one made the link that is here has the
+//! host forgotten this link.
+//!
 //! This module decides; connections are the driver's. Times are in nanoseconds of any one clock.
 
 /// How long a host waits to be called before it rings. A late host costs one connection more; a dead one is noticed
@@ -24,6 +28,8 @@ pub struct Contact {
     awaited_since_ns: Option<u64>,
     /// There was a link, which has ended here. The other may not have noticed.
     is_forgotten: bool,
+    /// The number of the last call: that was made, or that was taken. From 1 on.
+    last_call: u32,
     ring: Ring,
 }
 
@@ -58,7 +64,30 @@ impl Contact {
     #[must_use]
     pub const fn new(me: u32, other: u32) -> Self {
         let is_caller = me < other;
-        Self { is_caller, awaited_since_ns: None, is_forgotten: false, ring: Ring::Silent }
+        Self {
+            is_caller,
+            awaited_since_ns: None,
+            is_forgotten: false,
+            last_call: 0,
+            ring: Ring::Silent,
+        }
+    }
+
+    /// The number of the last call that was made, or taken; 0 if none was. A call says it, and a ring.
+    #[must_use]
+    pub const fn last_call(&self) -> u32 {
+        self.last_call
+    }
+
+    /// This host calls.
+    pub fn on_call(&mut self) {
+        self.last_call += 1;
+    }
+
+    /// The other rings, and has taken call number `last_call` last: whether it has forgotten the link that is here.
+    #[must_use]
+    pub fn is_forgotten_by(&self, last_call: u32) -> bool {
+        last_call == self.last_call
     }
 
     /// What to do now, as the link is needed and not there. The first question begins the wait.
@@ -111,9 +140,10 @@ impl Contact {
         self.ring = Ring::Silent;
     }
 
-    /// The link is there.
-    pub fn on_called(&mut self) {
+    /// The other has called, and said which call this is.
+    pub fn on_called(&mut self, number: u32) {
         (self.awaited_since_ns, self.is_forgotten, self.ring) = (None, false, Ring::Silent);
+        self.last_call = number;
     }
 
     /// The link has ended here while nothing needed it.
@@ -158,7 +188,7 @@ mod tests {
     fn the_higher_host_rings_when_it_has_waited_and_waits_on_while_the_ring_stands() {
         let mut contact = rung();
         assert_eq!(contact.poll_next(u64::MAX), Next::Wait, "a late host is not a dead one");
-        contact.on_called();
+        contact.on_called(1);
         assert_eq!(contact.poll_next(u64::MAX), Next::Wait, "this is another wait");
     }
 
@@ -180,8 +210,19 @@ mod tests {
     #[test]
     fn a_link_that_was_there_is_rung_for_at_once() {
         let mut contact = waiting();
-        contact.on_called();
+        contact.on_called(1);
         contact.on_forgotten();
         assert_eq!(contact.poll_next(5), Next::Ring);
+    }
+
+    #[test]
+    fn a_ring_from_before_the_last_call_is_no_sign_of_a_forgotten_link() {
+        let (mut caller, mut called) = (Contact::new(0, 1), Contact::new(1, 0));
+        let late = called.last_call();
+        caller.on_call();
+        called.on_called(caller.last_call());
+        assert!(!caller.is_forgotten_by(late), "it was on its way before the call was taken");
+        called.on_forgotten();
+        assert!(caller.is_forgotten_by(called.last_call()));
     }
 }

@@ -150,7 +150,7 @@ impl Pair {
     /// The waiting host looks, as `inter-host::direct` does.
     fn poll(&mut self) -> Result<(), String> {
         if self.call == Travel::There {
-            self.waiting.on_called();
+            self.waiting.on_called(1);
             self.end = Some(End::Linked);
             return Ok(());
         }

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use tributary_settings::Ports;
 use tributary_transport::{Link, ListenError, Listener as _, TcpAcceptor, TcpLink};
-use tributary_wire::Epoch;
 use tributary_wire::frame::Message;
 
 use super::identity::Identity;
 use super::interfaces::listen_within;
 use super::options::options;
+use super::purpose::Purpose;
 
 /// How long a caller may take to say who it is.
 pub(super) const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
@@ -36,8 +36,7 @@ struct Pending {
 /// A caller that proved to be a member.
 pub(super) struct Caller {
     pub(super) host: u32,
-    /// The loss of a tree that it raises the alarm for; 0 if it just calls.
-    pub(super) epoch: Epoch,
+    pub(super) purpose: Purpose,
     pub(super) link: TcpLink,
 }
 
@@ -94,9 +93,9 @@ impl Listener {
             match pending.greeting(identity, me, now) {
                 Greeting::Awaited => index += 1,
                 Greeting::Wrong => drop(self.pending.swap_remove(index)),
-                Greeting::From { host, epoch } => {
+                Greeting::From { host, purpose } => {
                     let link = self.pending.swap_remove(index).link;
-                    return Some(Caller { host, epoch, link });
+                    return Some(Caller { host, purpose, link });
                 }
             }
         }
@@ -117,7 +116,7 @@ impl Listener {
 enum Greeting {
     Awaited,
     Wrong,
-    From { host: u32, epoch: Epoch },
+    From { host: u32, purpose: Purpose },
 }
 
 impl Pending {
@@ -139,6 +138,6 @@ impl Pending {
         if let Some(key) = key {
             self.link.authenticate_in_order(key, 1);
         }
-        Greeting::From { host, epoch: edge.epoch }
+        Greeting::From { host, purpose: Purpose::of(edge.epoch) }
     }
 }

@@ -18,14 +18,13 @@
 //! carries a code. Each link has a key of its own, and the codes tell the order of the frames: a frame
 //! that was altered, repeated or taken from elsewhere is refused, and that ends the operation.
 //!
-//! A host that waits to be called by one that is late, or gone, rings there: it connects, too, with epoch 0 in its `Join`.
-//! The ring stays until the call has come. So the end of it, a refusal, or a `Leave` says that nobody will call.
+//! A host that waits to be called by one that is late, or gone, rings there: it connects, too. The epoch of a `Join` tells a
+//! call, a ring and an alarm apart, and which call the host has made or taken last ([`purpose`]). The ring stays until the call has come. So the end of it, a refusal, or a `Leave` says that nobody will call.
 //!
 //! # Alarm
 //!
 //! Links may be there for the case that a tree is lost ([`failover`](crate::failover)). The host that finds
-//! this out rings at host 0, if it is not host 0 itself: a `Join` from a higher number, whose epoch tells which
-//! loss it means. Host 0 then speaks to all others, over links that it has or makes.
+//! this out rings at host 0, if it is not host 0 itself: a `Join` from a higher number that tells which loss it means. Host 0 then speaks to all others, over links that it has or makes.
 //!
 //! While the tree stands, the links stand by. One that ends then is forgotten, for an outage ends links between living
 //! hosts: the host with the lower number calls again when it needs the link, and the other rings at once.
@@ -58,6 +57,7 @@ mod listener;
 mod options;
 mod peer;
 mod peers;
+mod purpose;
 mod running;
 mod schedules;
 #[cfg(test)]

@@ -3,14 +3,15 @@
 use tributary_transport::{Link, ReceiveError, SendError, Sent, TcpLink};
 use tributary_waits::contact::{Contact, Next};
 use tributary_waits::question::Question;
+use tributary_wire::EndpointId;
 use tributary_wire::frame::{
     Abort, AbortReason, Edge, Header, Message, Part, Version, Versions, Waiting,
 };
-use tributary_wire::{EndpointId, Epoch};
 
 use super::calls::Call;
 use super::failure::{Failure, Verdict};
 use super::identity::Identity;
+use super::purpose::Purpose;
 
 /// The version of frames on these links: the processes of a job are of one build.
 pub(crate) const VERSION: Version = Versions::SPOKEN.newest;
@@ -75,8 +76,7 @@ pub(super) enum Said {
 /// link is forgotten here and may not be there.
 pub(super) struct Ring {
     link: TcpLink,
-    /// The loss of a tree that it raises the alarm for, or none.
-    epoch: Epoch,
+    purpose: Purpose,
     is_said: bool,
     /// The other was sent the reason why there is no going on.
     is_told: bool,
@@ -128,11 +128,30 @@ impl Peer {
         }
     }
 
-    /// The host has called, and said who it is.
-    pub(super) fn take_link(&mut self, link: TcpLink) {
+    /// This host calls.
+    pub(super) fn take_own_call(&mut self, link: TcpLink) {
+        self.contact.on_call();
+        self.link = Some(link);
+    }
+
+    /// The host has called, and said who it is, and which of its calls this is.
+    pub(super) fn take_call(&mut self, link: TcpLink, number: u32) {
         self.forget_link();
         (self.link, self.is_greeted, self.ring) = (Some(link), true, None);
-        self.contact.on_called();
+        self.contact.on_called(number);
+    }
+
+    /// The host has rung: to be called, if it says which call it has taken last.
+    pub(super) fn take_rung(&mut self, link: TcpLink, last_call: Option<u32>) {
+        self.rung = Some(Rung { link, is_told: false });
+        if self.stands_by && last_call.is_some_and(|last| self.contact.is_forgotten_by(last)) {
+            self.forget_link();
+        }
+    }
+
+    /// The number of the last call that was made, or taken.
+    pub(super) fn last_call(&self) -> u32 {
+        self.contact.last_call()
     }
 
     /// What to do for a link to this host, which is not there.
@@ -174,6 +193,7 @@ impl Peer {
         if self.is_greeted {
             return Ok(Sent::Taken);
         }
+        let edge = Edge { epoch: Purpose::Link { call: self.contact.last_call() }.epoch(), ..edge };
         let header = Header { edge, message: Message::Join };
         let sent = link.send(&header.encode(), &[])?;
         self.is_greeted = sent == Sent::Taken;
@@ -351,15 +371,15 @@ impl Peer {
 
 impl Ring {
     /// Rings over a link that was called for it.
-    pub(super) fn new(link: TcpLink, epoch: Epoch) -> Self {
-        Self { link, epoch, is_said: false, is_told: false }
+    pub(super) fn new(link: TcpLink, purpose: Purpose) -> Self {
+        Self { link, purpose, is_said: false, is_told: false }
     }
 
     /// Says what it is for, with the edge of this host. Full while some of that is left to be said.
     fn push(&mut self, edge: Edge) -> Result<Sent, SendError> {
         if !self.is_said {
-            let header =
-                Header { edge: Edge { epoch: self.epoch, ..edge }, message: Message::Join };
+            let edge = Edge { epoch: self.purpose.epoch(), ..edge };
+            let header = Header { edge, message: Message::Join };
             self.is_said = self.link.send(&header.encode(), &[])? == Sent::Taken;
         }
         if self.is_said { self.link.flush() } else { Ok(Sent::Full) }
@@ -385,13 +405,6 @@ impl Ring {
             self.is_told = told != Ok(Sent::Full);
         }
         self.is_told && is_out(&mut self.link)
-    }
-}
-
-impl Rung {
-    /// Over a link whose first frame was the ring.
-    pub(super) fn new(link: TcpLink) -> Self {
-        Self { link, is_told: false }
     }
 }
 

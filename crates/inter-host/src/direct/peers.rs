@@ -19,10 +19,8 @@ use super::grace::wait_for_grace;
 use super::identity::Identity;
 use super::listener::{Caller, Listener};
 use super::options::options;
-use super::peer::{Asked, Peer, Ring, Rung, Said, VERSION, failure_of, message_from, misbehaved};
-
-/// The epoch of no loss of a tree: who rings with it has lost a link.
-const NO_LOSS: Epoch = Epoch(0);
+use super::peer::{Asked, Peer, Ring, Said, VERSION, failure_of, message_from, misbehaved};
+use super::purpose::Purpose;
 
 /// Most descriptors that one sleep watches. It is a bounded sleep, so one that leaves some out is only
 /// less prompt; all but linear algorithms watch a handful.
@@ -79,7 +77,7 @@ impl Peers {
             addresses,
             peers,
             began: Instant::now(),
-            alarmed: NO_LOSS,
+            alarmed: Epoch(0),
             is_ringing: false,
             was_called: false,
             has_rest: false,
@@ -100,12 +98,13 @@ impl Peers {
         let now_ns = self.now_ns();
         match self.peers[host as usize].poll_next(now_ns) {
             Next::Call => {
-                self.peers[host as usize].link = Some(self.connect(host)?);
+                let link = self.connect(host)?;
+                self.peers[host as usize].take_own_call(link);
                 self.has_ungreeted = true;
                 Ok(())
             }
             Next::Ring => {
-                self.ring_at(host, NO_LOSS);
+                self.ring_for_call(host);
                 Ok(())
             }
             Next::Wait | Next::GiveUp => self.check_ring(host),
@@ -417,9 +416,11 @@ impl Peers {
         }
         if self.me < host {
             // A host that can't be reached can't be told.
-            self.peers[host as usize].link = self.connect(host).ok();
+            if let Ok(link) = self.connect(host) {
+                self.peers[host as usize].take_own_call(link);
+            }
         } else {
-            self.ring_at(host, NO_LOSS);
+            self.ring_for_call(host);
         }
     }
 
@@ -460,25 +461,28 @@ impl Peers {
     /// may have ended at the other end alone. One that should be connected to rings.
     fn accept(&mut self) {
         let Some(listener) = &mut self.listener else { return };
-        while let Some(Caller { host, epoch, link }) = listener.admit(&self.identity, self.me) {
+        while let Some(Caller { host, purpose, link }) = listener.admit(&self.identity, self.me) {
             let Some(peer) = self.peers.get_mut(host as usize) else { continue };
-            if host > self.me {
-                self.alarmed = self.alarmed.max(epoch);
-                peer.rung = Some(Rung::new(link));
-                if epoch == NO_LOSS && peer.stands_by {
-                    peer.forget_link();
+            match purpose {
+                Purpose::Link { call } if host < self.me => {
+                    if peer.link.is_none() || peer.stands_by {
+                        peer.take_call(link, call);
+                        self.was_called = true;
+                    }
                 }
-            } else if host < self.me && (peer.link.is_none() || peer.stands_by) {
-                peer.take_link(link);
-                self.was_called = true;
+                Purpose::Link { call } => peer.take_rung(link, Some(call)),
+                Purpose::Alarm { loss } => {
+                    self.alarmed = self.alarmed.max(loss);
+                    peer.take_rung(link, None);
+                }
             }
         }
     }
 
     /// Tells host 0, by a call of its own, that the tree is lost; see [`Self::is_called`]. Goes out
     /// with [`Self::flush`].
-    pub(super) fn raise_alarm(&mut self, epoch: Epoch) {
-        self.ring_at(0, epoch);
+    pub(super) fn raise_alarm(&mut self, loss: Epoch) {
+        self.ring_at(0, Purpose::Alarm { loss });
     }
 
     /// Nobody needs to hear the alarm any more.
@@ -486,11 +490,17 @@ impl Peers {
         self.peers[0].end_ring();
     }
 
-    fn ring_at(&mut self, host: u32, epoch: Epoch) {
+    /// Asks `host` to call.
+    fn ring_for_call(&mut self, host: u32) {
+        let call = self.peers[host as usize].last_call();
+        self.ring_at(host, Purpose::Link { call });
+    }
+
+    fn ring_at(&mut self, host: u32, purpose: Purpose) {
         let now_ns = self.now_ns();
         match self.connect(host) {
             Ok(link) => {
-                self.peers[host as usize].take_ring(Ring::new(link, epoch));
+                self.peers[host as usize].take_ring(Ring::new(link, purpose));
                 self.is_ringing = true;
                 self.push_rings();
             }
@@ -511,7 +521,7 @@ impl Peers {
     ///
     /// # Errors
     /// If a host says why there is no going on.
-    pub(super) fn is_called(&mut self, epoch: Epoch) -> Result<bool, Verdict> {
+    pub(super) fn is_called(&mut self, loss: Epoch) -> Result<bool, Verdict> {
         self.accept();
         let checked = self.check();
         if let Err(Failure::Known(verdict)) = checked {
@@ -519,7 +529,7 @@ impl Peers {
         }
         let was_called = std::mem::take(&mut self.was_called);
         let was_sent = self.peers.iter().any(|peer| peer.held.is_some());
-        Ok(checked.is_err() || was_called || was_sent || self.alarmed == epoch)
+        Ok(checked.is_err() || was_called || was_sent || self.alarmed == loss)
     }
 
     /// The links are not needed until a tree is lost. The hosts that have called so far were needed for operations,
@@ -554,7 +564,7 @@ impl Peers {
     pub(crate) fn edge(&self) -> Edge {
         Edge {
             group: self.identity.group,
-            epoch: NO_LOSS,
+            epoch: Purpose::Link { call: 0 }.epoch(),
             child: ChildIndex(self.me as u16),
             capability: self.identity.secret,
             version: VERSION,

@@ -27,6 +27,7 @@ use tributary_wire::frame::{Abort, AbortReason};
 use tributary_wire::{Datatype, EndpointId, Operator};
 
 use super::options::options;
+use super::purpose::Purpose;
 use super::*;
 use crate::kernels::kernel;
 use crate::operation::{InterHost, InterHostOperation};
@@ -424,8 +425,8 @@ fn a_caller_that_says_later_what_for_can_be_waited_for() {
         assert!(!zero.is_called(Epoch(1)), "it has said nothing");
         assert!(Instant::now() < deadline, "the caller is found");
     }
-    let alarm =
-        Header { edge: Edge { epoch: Epoch(1), ..edge_of(identity, 1) }, message: Message::Join };
+    let epoch = Purpose::Alarm { loss: Epoch(1) }.epoch();
+    let alarm = Header { edge: Edge { epoch, ..edge_of(identity, 1) }, message: Message::Join };
     assert_eq!(caller.send(&alarm.encode(), &[]), Ok(Sent::Taken));
     let mut watched: Vec<_> =
         zero.callers().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();

@@ -69,6 +69,43 @@ fn links_that_end_while_they_stand_by_are_made_anew() {
     }
 }
 
+/// A network that loses packets delivers a ring after the call that it asks for, and after the operations over that link:
+/// the link is good, and another host may still need it.
+#[test]
+fn a_ring_that_is_late_ends_no_link_that_stands_by() {
+    for (last_call, is_forgotten) in [(0, false), (1, true)] {
+        let identity = identity(7, false);
+        let (mut hosts, addresses) = listening(2, AlgorithmChoice::Linear, identity);
+        let late = connect_tcp(addresses[0], options(), WATCHDOG);
+        let mut late = late.expect("host 0 listens");
+        let sums = std::thread::scope(|scope| {
+            let sums = hosts
+                .iter_mut()
+                .zip(0..)
+                .map(|(host, number)| scope.spawn(move || sum(number, host)));
+            sums.collect::<Vec<_>>()
+                .into_iter()
+                .map(|sum| sum.join().expect("no panic"))
+                .collect::<Vec<_>>()
+        });
+        assert_eq!(sums, [Ok(3.0); 2]);
+        hosts[0].links.stand_by();
+        let epoch = Purpose::Link { call: last_call }.epoch();
+        let ring = Header { edge: Edge { epoch, ..edge_of(identity, 1) }, message: Message::Join };
+        assert_eq!(late.send(&ring.encode(), &[]), Ok(Sent::Taken));
+        look_after(&mut hosts[0]);
+        let until = Instant::now() + A_WHILE;
+        while hosts[1].links.peers.check().is_ok() && Instant::now() < until {
+            std::thread::yield_now();
+        }
+        assert_eq!(
+            hosts[1].links.peers.check().is_err(),
+            is_forgotten,
+            "ring after call {last_call}"
+        );
+    }
+}
+
 /// The host that should call is late, and may have noticed nothing.
 #[test]
 fn a_host_that_is_rung_at_may_be_late() {
