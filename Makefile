@@ -38,13 +38,15 @@ test-style: kernel-tools ## Check format, lints (warnings denied), links of comm
 	@echo "What each part of CI is to take on two idle cores:"
 	@$(PYTHON) tools/parts.py --planned
 
+# Bugs that tests must find. Of all crates at once: each by itself compiles its dependencies anew, with other features.
+comma := ,
+empty :=
+PLANTED := --features $(subst $(empty) ,$(comma),$(addsuffix /planted-bugs,$(addprefix tributary-,exact failover replicated swarm waits)))
+
 test-rust: lab-tools kernel-tools ## Run unit, property, conformance and end-to-end tests, and the fuzz smoke
 	$(CARGO) test --workspace --locked
-	$(CARGO) test --locked -p tributary-swarm --features planted-bugs --test planted
-	$(CARGO) test --locked -p tributary-failover --features planted-bugs --test moves
-	$(CARGO) test --locked -p tributary-waits --features planted-bugs --test contacts
-	$(CARGO) test --locked -p tributary-exact --features planted-bugs --test planted
-	$(CARGO) test --locked -p tributary-replicated --features planted-bugs --test groups -- --ignored
+	$(CARGO) test --workspace --locked $(PLANTED) --test planted --test moves --test contacts
+	$(CARGO) test --workspace --locked $(PLANTED) --test groups -- --ignored
 
 test-model: ## Go through all orders of events of a lost tree's settlement and the way back, with more of them than in `test`
 	$(CARGO) test --release --locked -p tributary-failover --test moves -- --ignored --nocapture
