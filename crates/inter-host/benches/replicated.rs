@@ -228,7 +228,7 @@ fn members(levels: &[u32]) -> Vec<Member> {
     let listening =
         || -> Vec<_> { (0..hosts).map(|_| Listener::bind(local, None).unwrap()).collect() };
     let [links, beside] = [listening(), listening()];
-    let endpoints: Vec<_> = (0..hosts).map(|_| Endpoint::bind(local).unwrap()).collect();
+    let endpoints: Vec<_> = (0..hosts).map(|_| Endpoint::bind(local, None).unwrap()).collect();
     let addresses = |all: &[(Listener, _)]| all.iter().map(|(_, address)| *address).collect();
     let [link_addresses, beside_addresses]: [Vec<_>; 2] = [addresses(&links), addresses(&beside)];
     let datagram_addresses: Vec<_> = endpoints.iter().map(|(_, address)| *address).collect();

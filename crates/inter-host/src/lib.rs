@@ -2,11 +2,12 @@
 //!
 //! Owns the contract between the engine of a communicator, which runs operations, and the two methods,
 //! which carry them between hosts ([`InterHost`]); the place in a tree ([`TreeMember`]), and what happens
-//! when that tree is lost ([`FailoverTree`]); the host algorithms over links ([`DirectLinks`]); and, not yet selected by
-//! anybody, levels of groups whose members exchange datagrams ([`replicated`]). Must not know the other ranks of a host, how a method is
-//! selected, MPI, or how the leaders found each other.
+//! when that tree is lost ([`FailoverTree`]); the host algorithms over links ([`DirectLinks`]); levels of groups whose members
+//! exchange datagrams ([`replicated`]); and which of these two carries an operation ([`DirectMethod`]). Must not know the other ranks of
+//! a host, how a method is selected, MPI, or how the leaders found each other.
 
 mod direct;
+mod direct_method;
 pub mod failover;
 mod kernels;
 mod operation;
@@ -19,6 +20,7 @@ pub use direct::{
     AddressError, DirectLinks, HostAddress, Identity, Listener, ListenerError, host_addresses,
     listen_within, own_address,
 };
+pub use direct_method::{DirectMethod, REPLICATED_BYTES_MAX, ReplicatedGroups};
 pub use failover::FailoverTree;
 pub use kernels::{Adapter, Kernels, PairNumber, kernel};
 pub use operation::{InterHost, InterHostOperation, needs_target, stream_part_bytes};

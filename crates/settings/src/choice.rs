@@ -84,11 +84,17 @@ pub enum BetweenHosts {
     Tree,
     /// Host algorithms over direct links.
     Direct,
+    /// The same, and short allreduces and barriers by datagrams in replicated groups.
+    Replicated,
 }
 
 impl Choice for BetweenHosts {
-    const NAMED: &[(&str, Self)] =
-        &[("auto", Self::Auto), ("tree", Self::Tree), ("direct", Self::Direct)];
+    const NAMED: &[(&str, Self)] = &[
+        ("auto", Self::Auto),
+        ("tree", Self::Tree),
+        ("direct", Self::Direct),
+        ("replicated", Self::Replicated),
+    ];
 }
 
 /// What carries operations between hosts where the manager refuses a group.

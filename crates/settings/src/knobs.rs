@@ -137,9 +137,10 @@ pub const BETWEEN_HOSTS: Knob = Knob {
     name: "TRIBUTARY_BETWEEN_HOSTS",
     default: "auto",
     unit: "",
-    allowed: "auto, tree, direct",
-    help: "how leaders of different hosts meet: through aggregation nodes (tree) or by host algorithms \
-           over direct links (direct); auto takes direct links between two real hosts, and among more \
+    allowed: "auto, tree, direct, replicated",
+    help: "how leaders of different hosts meet: through aggregation nodes (tree), by host algorithms over \
+           direct links (direct), or by direct links and, for allreduces up to 1 KiB and barriers, \
+           datagrams that every host of a group folds itself (replicated); auto takes direct links between two real hosts, and among more \
            what was measured for the length (TRIBUTARY_TUNING), else what the model predicts to be the \
            fastest on the kind of network (TRIBUTARY_NETWORK)",
 };

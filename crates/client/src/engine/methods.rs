@@ -2,13 +2,13 @@
 
 use tributary_tuning::Method;
 
-use tributary_inter_host::{DirectLinks, FailoverTree, InterHost};
+use tributary_inter_host::{DirectMethod, FailoverTree, InterHost};
 
 /// The methods that are open at this leader; none at other ranks, and on one host.
 #[derive(Default)]
 pub(crate) struct InterHostMethods {
     pub(crate) tree: Option<FailoverTree>,
-    pub(crate) direct: Option<DirectLinks>,
+    pub(crate) direct: Option<DirectMethod>,
 }
 
 impl InterHostMethods {

@@ -3,6 +3,7 @@
 use std::task::Poll;
 use std::time::Duration;
 
+use tributary_inter_host::DirectMethod;
 use tributary_shm_collectives::{self as shm, HostGroup, Lost, PeerCheck, Waiter};
 use tributary_tuning::Method;
 use tributary_waits::awaited::WaitsFor;
@@ -111,7 +112,7 @@ impl Engine {
                 polled.map_err(|abort| Failure::InterHost(name, abort))?
             }
             Stage::MultiLeader(partition) => {
-                let links = self.methods.direct.as_mut();
+                let links = self.methods.direct.as_mut().map(DirectMethod::links);
                 current.multi_leader.advance(partition, host, links)?
             }
             Stage::Streamed(streamed) => {

@@ -1,11 +1,13 @@
 //! Which inter-host methods a communicator opens, and what its operations are selected by.
 
 use serde::{Deserialize, Serialize};
+use tributary_algorithms::Radices;
 use tributary_algorithms::model::Costs;
 use tributary_algorithms::network::Network;
 use tributary_tuning::{AlgorithmChoice, CostsRow, Measurement, Method, Tuning};
 use tributary_wire::host::kernel_of;
 
+use super::groups;
 use super::lab;
 use super::limits::AskedLimits;
 use super::losses::Avoided;
@@ -31,6 +33,8 @@ pub(crate) struct Decision {
     costs: Option<CostsRow>,
     /// The kind of network between the hosts, if there is one.
     pub(super) network: Option<Network>,
+    /// How many members the replicated groups of each level have, from the lowest; none where there are no such groups.
+    group_radices: Option<Vec<u32>>,
     pub(super) leaders: Option<u32>,
     pub(super) sub_partitions: Option<u32>,
     /// Shortest vector that is streamed through the tree; none if none is.
@@ -97,7 +101,7 @@ impl Decision {
             BetweenHosts::Auto => fastest(None),
             // What was measured of the named method still tells algorithms and leaders.
             BetweenHosts::Tree => fastest(Some(Method::Tree)),
-            BetweenHosts::Direct => direct_table.clone(),
+            BetweenHosts::Direct | BetweenHosts::Replicated => direct_table.clone(),
         };
         // A tuning file has the system's aggregators as they are.
         let kernel_table = (basis == Basis::Lab).then(|| {
@@ -106,7 +110,7 @@ impl Decision {
         });
         let (opens_tree, opens_direct) = match (settings.between_hosts, basis) {
             (BetweenHosts::Tree, _) => (true, false),
-            (BetweenHosts::Direct, _) => (false, true),
+            (BetweenHosts::Direct | BetweenHosts::Replicated, _) => (false, true),
             (BetweenHosts::Auto, basis) if is_joined_by_job(settings) => {
                 (basis == Basis::TreeOnly, basis != Basis::TreeOnly)
             }
@@ -129,12 +133,21 @@ impl Decision {
             named_algorithm: settings.direct_algorithm,
             costs: tuning.costs,
             network: hosts.network,
+            group_radices: (settings.between_hosts == BetweenHosts::Replicated)
+                .then(|| groups::fastest_radices(hosts.count, hosts.network))
+                .flatten()
+                .map(|radices| radices.iter().collect()),
             leaders: settings.leaders,
             sub_partitions: settings.sub_partitions,
             stream_min_bytes: settings.stream_min_bytes,
             limits: AskedLimits::of(settings),
             avoided: Avoided::of(settings.avoid_losses),
         }
+    }
+
+    /// The radices of the levels of replicated groups; none where there are no such groups.
+    pub(crate) fn group_radices(&self) -> Option<Radices> {
+        Radices::new(self.group_radices.as_deref()?)
     }
 
     /// How many ranks of each host, where the least has `ranks`, may lead over direct links.

@@ -11,6 +11,7 @@
 
 mod decision;
 pub mod explain;
+mod groups;
 mod lab;
 mod limits;
 mod losses;
@@ -116,6 +117,8 @@ pub(crate) struct Selection {
     sub_partitions: Option<u32>,
     /// Local ranks that can lead on every host: those with links of their own.
     leaders_max: u32,
+    /// The exchange over the levels of replicated groups, if there are any.
+    group_algorithm: Option<Algorithm>,
     hosts: u32,
     ranks: u32,
     /// Whether a scan's contributions are gathered, because the ranks of a host are no neighbours.
@@ -169,6 +172,8 @@ impl Selection {
         let asked = decision.limits;
         let aggregators =
             tree.then_some(if in_kernel { Aggregators::InKernel } else { Aggregators::Processes });
+        let group_radices = decision.group_radices().filter(|_| direct_leaders > 0);
+        let group_algorithm = group_radices.map(|radices| Algorithm::MixedRadix { radices });
         let mut selection = Self {
             default_method: Some(if tree { Method::Tree } else { Method::Direct }),
             model: decision.model(),
@@ -181,6 +186,7 @@ impl Selection {
                 false => decision.direct_table,
             },
             leaders_max: direct_leaders,
+            group_algorithm,
             hosts,
             ranks,
             gathers_scans: !is_in_host_order,
@@ -314,6 +320,9 @@ impl Selection {
         }
         let measured =
             rule.map(|rule| Design { leaders: rule.leaders, sub_partitions: rule.sub_partitions });
+        if let Some(algorithm) = self.group_algorithm.filter(|_| groups::carry(kind, len_bytes)) {
+            return Path::Direct(DirectPath { algorithm, leaders: 1, sub_partitions: 1 });
+        }
         let Design { leaders, sub_partitions } = self.design(question, measured);
         let pieces = u64::from(leaders) * u64::from(sub_partitions);
         let piece_bytes = len_bytes.div_ceil(pieces);

@@ -3,26 +3,100 @@
 use std::net::SocketAddr;
 
 use rustix::rand::{GetRandomFlags, getrandom};
+use tributary_algorithms::plan::Plan;
+use tributary_algorithms::{Algorithm, Radices};
 use tributary_wire::host::machine_of;
 
 use super::agreement::{Unavailable, agree};
 use crate::bootstrap::{Bootstrap, allgather_texts};
 use crate::context::Context;
 use crate::placement::Placement;
-use tributary_inter_host::{DirectLinks, Identity, Listener};
+use tributary_inter_host::replicated::{Endpoint, Members, ReplicatedLevels};
+use tributary_inter_host::{DirectLinks, DirectMethod, Identity, Listener, ReplicatedGroups};
+
+/// What one leader has opened.
+struct Opened {
+    listener: Listener,
+    /// Where it takes datagrams, and where the links of replicated groups come in.
+    groups: Option<(Endpoint, Listener)>,
+    addresses: Addresses,
+}
+
+/// Where a leader is to be reached, as it tells the others: in this order, with a blank between.
+#[derive(Clone, Debug, PartialEq)]
+struct Addresses {
+    links: SocketAddr,
+    /// Of datagrams, and of the links beside them.
+    groups: Option<[SocketAddr; 2]>,
+}
 
 /// The first `leaders` ranks of every host listen and tell each other where; each meets those that have
-/// the same number on their hosts. Nobody connects before an operation needs it.
-pub(super) fn open(
+/// the same number on their hosts. The first of each host are members of replicated groups, too, where there are `radices`
+/// for their levels. Nobody connects before an operation needs it.
+pub(super) fn open_method(
     context: &Context,
     bootstrap: &mut dyn Bootstrap,
     placement: &Placement,
     leaders: u32,
+    radices: Option<Radices>,
+) -> Result<Option<DirectMethod>, Unavailable> {
+    let plan =
+        radices.and_then(|radices| Some((radices, Plan::even(placement.host_count(), radices)?)));
+    let met = meet(context, bootstrap, placement, leaders, plan.is_some())?;
+    let Some(Met { identity, opened, addresses }) = met else { return Ok(None) };
+    let me = placement.host();
+    let places: Option<Vec<[SocketAddr; 2]>> = addresses.iter().map(|it| it.groups).collect();
+    let groups = opened.groups.zip(places).zip(plan).map(
+        |(((endpoint, listener), places), (radices, plan))| {
+            let addresses = places.iter().map(|[_, links]| *links).collect();
+            let datagram_addresses = places.iter().map(|[datagrams, _]| *datagrams).collect();
+            let members =
+                Members { me, identity, listener, addresses, endpoint, datagram_addresses };
+            let levels = ReplicatedLevels::new(members, &plan);
+            let levels =
+                levels.expect("selection takes radices whose groups are equal and not too large");
+            ReplicatedGroups { levels, algorithm: Algorithm::MixedRadix { radices } }
+        },
+    );
+    let links = addresses.iter().map(|it| it.links).collect();
+    let links = DirectLinks::new(me, identity, opened.listener, links);
+    Ok(Some(DirectMethod::new(links, groups)))
+}
+
+/// Links of the first rank of every host alone.
+pub(super) fn open_links(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    placement: &Placement,
 ) -> Result<Option<DirectLinks>, Unavailable> {
+    let met = meet(context, bootstrap, placement, 1, false)?;
+    Ok(met.map(|Met { identity, opened, addresses }| {
+        let links = addresses.iter().map(|it| it.links).collect();
+        DirectLinks::new(placement.host(), identity, opened.listener, links)
+    }))
+}
+
+/// A leader that listens, and knows where those of its number do on all hosts.
+struct Met {
+    identity: Identity,
+    opened: Opened,
+    /// By host.
+    addresses: Vec<Addresses>,
+}
+
+/// Leaders listen and tell each other where; none at other ranks.
+fn meet(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    placement: &Placement,
+    leaders: u32,
+    with_groups: bool,
+) -> Result<Option<Met>, Unavailable> {
     let number = placement.local_rank();
-    let opened = (number < leaders).then(|| listen(context, placement)).transpose();
+    let with_groups = with_groups && number == 0;
+    let opened = (number < leaders).then(|| listen(context, placement, with_groups)).transpose();
     let opened = agree(bootstrap, opened)?;
-    let mine = opened.as_ref().map_or_else(String::new, |(_, address)| address.to_string());
+    let mine = opened.as_ref().map_or_else(String::new, |opened| opened.addresses.to_text());
     let texts = allgather_texts(bootstrap, &mine)?;
     let mut peers = vec![0; placement.hosts.len()];
     for (rank, host) in placement.host_of.iter().enumerate() {
@@ -30,32 +104,59 @@ pub(super) fn open(
             peers[*host as usize] = rank;
         }
     }
-    let addresses: Result<Vec<SocketAddr>, String> = if opened.is_some() {
+    let addresses: Result<Vec<Addresses>, String> = if opened.is_some() {
         let peers = peers.iter().zip(&placement.hosts);
-        peers.map(|(rank, host)| address_of(&texts[*rank], host, &context.machine)).collect()
+        peers.map(|(rank, host)| addresses_of(&texts[*rank], host, &context.machine)).collect()
     } else {
         Ok(Vec::new())
     };
     let addresses = agree(bootstrap, addresses)?;
     let authenticates = context.authenticates_frames();
     let identity = share_identity(bootstrap, authenticates)?.of_leader(number);
-    Ok(opened
-        .map(|(listener, _)| DirectLinks::new(placement.host(), identity, listener, addresses)))
+    Ok(opened.map(|opened| Met { identity, opened, addresses }))
 }
 
-fn listen(context: &Context, placement: &Placement) -> Result<(Listener, SocketAddr), String> {
+fn listen(context: &Context, placement: &Placement, with_groups: bool) -> Result<Opened, String> {
     if placement.hosts.len() > HOSTS_MAX {
         let hosts = placement.hosts.len();
         return Err(format!("{hosts} hosts are more than {HOSTS_MAX} that can be joined directly"));
     }
     let address = context.own_address().map_err(|error| error.to_string())?;
-    Listener::bind(address, context.settings.ports).map_err(|error| error.to_string())
+    let ports = context.settings.ports;
+    let bind = || Listener::bind(address, ports).map_err(|error| error.to_string());
+    let (listener, links) = bind()?;
+    if !with_groups {
+        let addresses = Addresses { links, groups: None };
+        return Ok(Opened { listener, groups: None, addresses });
+    }
+    let (endpoint, datagrams) =
+        Endpoint::bind(address, ports).map_err(|error| error.to_string())?;
+    let (beside, beside_at) = bind()?;
+    let addresses = Addresses { links, groups: Some([datagrams, beside_at]) };
+    Ok(Opened { listener, groups: Some((endpoint, beside)), addresses })
+}
+
+impl Addresses {
+    fn to_text(&self) -> String {
+        let all = std::iter::once(self.links).chain(self.groups.into_iter().flatten());
+        all.map(|address| address.to_string()).collect::<Vec<_>>().join(" ")
+    }
 }
 
 /// Hosts are numbered in 16 bits on the wire.
 const HOSTS_MAX: usize = 1 << 16;
 
-/// Reads what a leader said. A loopback address is of use on its own machine only.
+/// Reads what a leader said.
+fn addresses_of(text: &str, host: &str, machine: &str) -> Result<Addresses, String> {
+    let all: Result<Vec<_>, _> = text.split(' ').map(|it| address_of(it, host, machine)).collect();
+    match all?[..] {
+        [links] => Ok(Addresses { links, groups: None }),
+        [links, datagrams, beside] => Ok(Addresses { links, groups: Some([datagrams, beside]) }),
+        _ => Err(format!("host {host} told no addresses but {text:?}")),
+    }
+}
+
+/// Reads an address. A loopback one is of use on its own machine only.
 fn address_of(text: &str, host: &str, machine: &str) -> Result<SocketAddr, String> {
     let address: SocketAddr =
         text.parse().map_err(|_| format!("host {host} told no address but {text:?}"))?;
@@ -99,6 +200,18 @@ mod tests {
             assert_ne!(drawn[0], drawn[1]);
             assert!(drawn.iter().all(|identity| identity.is_authenticated() == authenticates));
         }
+    }
+
+    #[test]
+    fn a_leader_tells_where_it_is_to_be_reached() {
+        let [links, datagrams, beside] =
+            ["10.0.0.2:9", "10.0.0.2:7", "[fe80::1]:8"].map(|it| it.parse().unwrap());
+        for groups in [None, Some([datagrams, beside])] {
+            let told = Addresses { links, groups };
+            assert_eq!(addresses_of(&told.to_text(), "there@1", "here@1"), Ok(told));
+        }
+        let two = addresses_of("10.0.0.2:9 10.0.0.2:7", "there@1", "here@1");
+        assert!(two.unwrap_err().contains("there@1"));
     }
 
     #[test]

@@ -82,7 +82,7 @@ fn open(
     }
     let alarm = placement.is_leader().then(Alarm::new).transpose();
     let alarm = agree(bootstrap, alarm.map_err(|error| error.to_string()))?;
-    let links = direct::open(context, bootstrap, placement, 1)?;
+    let links = direct::open_links(context, bootstrap, placement)?;
     Ok(links.zip(alarm))
 }
 

@@ -61,7 +61,8 @@ pub(super) fn join(
     let mut links = None;
     if decision.opens_direct || refusal.is_some() {
         direct_leaders = decision.leaders_max(placement.local_ranks_min());
-        links = direct::open(context, bootstrap, placement, direct_leaders)?;
+        let radices = decision.group_radices();
+        links = direct::open_method(context, bootstrap, placement, direct_leaders, radices)?;
     }
     let ranks = placement.ranks();
     let is_in_host_order = placement.is_in_host_order();

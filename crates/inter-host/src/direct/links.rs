@@ -56,6 +56,11 @@ impl DirectLinks {
         }
     }
 
+    /// Why there is no going on.
+    pub(crate) fn failed(&self) -> Option<Verdict> {
+        self.failed
+    }
+
     /// This host's number.
     #[must_use]
     pub fn me(&self) -> u32 {
@@ -131,6 +136,36 @@ impl DirectLinks {
     /// Those of them that [`Self::is_called`] has found: of callers that have yet to say who they are, and what for.
     pub fn callers(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.peers.callers()
+    }
+
+    /// Counts an operation that another carrier has, so that hosts that carry it by different ones can compare it.
+    pub(crate) fn note_call(&mut self, operation: &InterHostOperation) {
+        self.stands_by = false;
+        let _ = self.calls.begin(operation);
+    }
+
+    /// Looks at the links while another carrier has the last operation, in which this host waits for `awaited`: for hosts
+    /// that failed or called something else. Asks those that it has waited for what they called, over links that are made for
+    /// it. What is wrong is in `failed` then.
+    pub(crate) fn check_beside(&mut self, awaited: impl Iterator<Item = u32>) {
+        let Some(call) = self.calls.last().filter(|_| self.failed.is_none()) else { return };
+        self.peers.take_callers();
+        let checked = self.peers.check().and_then(|()| self.peers.compare_calls(&self.calls, None));
+        let mut awaited = awaited;
+        let asked =
+            checked.and_then(|()| awaited.try_for_each(|host| self.peers.call_and_ask(host, call)));
+        if let Err(failure) = asked {
+            self.fail(failure);
+        }
+        let _ = self.peers.flush();
+    }
+
+    /// Fails for the reason that another carrier has failed for, and tells the other hosts.
+    pub(crate) fn fail_for(&mut self, verdict: Verdict) {
+        if self.failed.is_none() {
+            self.stands_by = false;
+            self.fail(verdict.into());
+        }
     }
 
     fn fail(&mut self, failure: Failure) -> Abort {

@@ -275,6 +275,16 @@ impl Peers {
         self.has_rest |= peer.has_rest();
     }
 
+    /// Asks `host`, as [`Self::ask`] does, over a link that is made if none is there and it is time to ask.
+    pub(super) fn call_and_ask(&mut self, host: u32, call: Call) -> Result<(), Failure> {
+        let now_ns = self.now_ns();
+        if self.peers[host as usize].question.is_due(call.number.0, now_ns) {
+            self.call(host)?;
+            self.ask(host, call);
+        }
+        Ok(())
+    }
+
     /// Looks at every link for a host that failed. What else is found is kept.
     pub(super) fn check(&mut self) -> Result<(), Failure> {
         let identity = self.identity;
@@ -455,6 +465,11 @@ impl Peers {
         }
         self.accept();
         self.call(host)
+    }
+
+    /// Accepts the links of hosts that connect, while no operation needs them.
+    pub(super) fn take_callers(&mut self) {
+        self.accept();
     }
 
     /// Accepts the links of hosts that connect. One that connects twice is turned away, unless its link stands by: it

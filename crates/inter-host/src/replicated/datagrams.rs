@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use arrayvec::ArrayVec;
 use tributary_replicated::MEMBERS_MAX;
+use tributary_settings::Ports;
 use tributary_transport::udp::DatagramStats;
 use tributary_transport::{
     AuthenticationKey, Datagram, DatagramSocket, ListenError, Sent, Unqueued,
@@ -13,7 +14,7 @@ use tributary_wire::frame::{
     Contribution, Edge, HEADER_BYTES, Header, Message, Part, RepeatedHead,
 };
 
-use crate::direct::Identity;
+use crate::direct::{Identity, listen_within};
 
 /// Most datagrams that are taken in one round. More wait for the next: a host that sends without end holds up nothing else.
 const TAKEN_MAX: usize = 256;
@@ -32,12 +33,16 @@ pub struct DatagramsError {
 }
 
 impl Endpoint {
-    /// Takes datagrams at a port that the system chooses.
+    /// Takes datagrams at a port that the system chooses, or at one of these.
     ///
     /// # Errors
     /// If the system refuses.
-    pub fn bind(address: IpAddr) -> Result<(Self, SocketAddr), DatagramsError> {
-        let opened = DatagramSocket::bind(SocketAddr::new(address, 0))
+    pub fn bind(
+        address: IpAddr,
+        ports: Option<Ports>,
+    ) -> Result<(Self, SocketAddr), DatagramsError> {
+        let is_taken = |problem: &ListenError| *problem == ListenError::InUse;
+        let opened = listen_within(address, ports, DatagramSocket::bind, is_taken)
             .and_then(|socket| socket.address().map(|address| (socket, address)));
         match opened {
             Ok((socket, bound)) => Ok((Self { socket }, bound)),

@@ -167,6 +167,36 @@ impl ReplicatedLevels {
         self.datagrams.send_raw(to, header, payload);
     }
 
+    /// Answers the other hosts while none of this host's operations goes this way: one of theirs that this host has completed
+    /// may need an answer. What is wrong is in `failed` then.
+    pub(crate) fn attend(&mut self) {
+        debug_assert!(self.running.is_none(), "an operation attends to the others itself");
+        if self.failed.is_none() && self.has_called {
+            self.rounds_to_look = 0;
+            if let Err(failure) = self.go_on() {
+                self.fail(failure);
+            }
+        }
+    }
+
+    /// The other hosts of the group that the operation under way waits in.
+    pub(crate) fn awaited(&self) -> &[u32] {
+        let waiting = self.running.as_ref().filter(|running| !running.is_done);
+        waiting.map_or(&[], |running| &self.groups[running.level].others)
+    }
+
+    /// Why there is no going on.
+    pub(crate) fn failed(&self) -> Option<Verdict> {
+        self.failed
+    }
+
+    /// Fails for the reason that another carrier has failed for, and tells the other hosts.
+    pub(crate) fn fail_for(&mut self, verdict: Verdict) {
+        if self.failed.is_none() {
+            self.fail(verdict.into());
+        }
+    }
+
     fn now_ns(&self) -> u64 {
         self.began.elapsed().as_nanos() as u64
     }

@@ -1,7 +1,7 @@
 //! Levels of replicated groups: leaders send their contributions to one another as datagrams, and each folds them all.
 //!
-//! **Nothing selects this method so far.** Its tests and its benchmark use it; communicators do not. Decision 52 has the reasons
-//! and figures.
+//! [`DirectMethod`](crate::DirectMethod) gives it the operations that it [`carries`](ReplicatedLevels::carries) and are as short as
+//! it is fast for, if the user asks for that. Decision 52 has the reasons and figures.
 //!
 //! Owns the driver of the machine of crate `replicated`: the datagrams, the places of payload, and when to look at what. One
 //! [`ReplicatedLevels`] carries the operations of a communicator over the levels of a plan. At each level a host has a group, and

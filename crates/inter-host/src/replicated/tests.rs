@@ -2,6 +2,7 @@
 //! threads, sockets are on loopback, datagrams are lost at their senders by a seed; a watchdog ends what hangs.
 
 mod any_input;
+mod beside_links;
 mod failures;
 pub(super) mod faults;
 mod losses;
@@ -41,7 +42,7 @@ fn members(levels: &[u32], identity: Identity) -> Vec<ReplicatedLevels> {
     let plan = Plan::even(hosts, radices(levels)).expect("a plan");
     let local = Ipv4Addr::LOCALHOST.into();
     let listeners: Vec<_> = (0..hosts).map(|_| Listener::bind(local, None).unwrap()).collect();
-    let endpoints: Vec<_> = (0..hosts).map(|_| Endpoint::bind(local).unwrap()).collect();
+    let endpoints: Vec<_> = (0..hosts).map(|_| Endpoint::bind(local, None).unwrap()).collect();
     let addresses: Vec<_> = listeners.iter().map(|(_, address)| *address).collect();
     let datagram_addresses: Vec<_> = endpoints.iter().map(|(_, address)| *address).collect();
     let member = |(me, ((listener, _), (endpoint, _)))| {

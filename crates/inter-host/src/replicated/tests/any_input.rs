@@ -31,7 +31,7 @@ impl Scene {
         let local = Ipv4Addr::LOCALHOST.into();
         let identity = identity(false);
         let (listener, listens_at) = Listener::bind(local, None).unwrap();
-        let (endpoint, takes_at) = Endpoint::bind(local).unwrap();
+        let (endpoint, takes_at) = Endpoint::bind(local, None).unwrap();
         let all = |address| vec![address; MEMBERS as usize];
         let peers = Peers::new(0, identity, listener, all(listens_at));
         Self {

@@ -1,0 +1,152 @@
+//! How the leaders of hosts meet without a tree: over direct links, and by the datagrams of replicated groups where those carry an
+//! operation.
+//!
+//! Owns which of the two carries an operation, by its algorithm and length alone, so that all hosts come to the same. Must not
+//! know how either works.
+//!
+//! # Two carriers, one communicator
+//!
+//! A failure of one is a failure of both: hosts may wait in either. Hosts whose programs call different operations may wait in
+//! different carriers, where neither hears of the other. So all operations are numbered where the links compare them, and a host
+//! that has waited for datagrams for a while asks over links what the others have called.
+
+use std::time::Duration;
+
+use tributary_algorithms::Algorithm;
+use tributary_wire::frame::{Abort, AbortReason, Disagreement};
+
+use crate::direct::DirectLinks;
+use crate::operation::{InterHost, InterHostOperation};
+use crate::replicated::ReplicatedLevels;
+
+/// The longest vector that goes by datagrams: each is one packet of plain Ethernet then, with the contribution of the operation
+/// before. Longer ones are fragmented, and lost with any of their fragments.
+pub const REPLICATED_BYTES_MAX: usize = 1024;
+
+/// Replicated groups, and the algorithm whose operations are theirs.
+pub struct ReplicatedGroups {
+    /// This host's place in them.
+    pub levels: ReplicatedLevels,
+    /// The exchange over the same levels.
+    pub algorithm: Algorithm,
+}
+
+/// This host's place among the others.
+pub struct DirectMethod {
+    links: DirectLinks,
+    groups: Option<ReplicatedGroups>,
+    /// The last operation went by the groups.
+    is_by_groups: bool,
+    /// Operations that went by the groups.
+    carried_by_groups: u64,
+}
+
+impl DirectMethod {
+    /// Over links, and by groups if there are any.
+    #[must_use]
+    pub fn new(links: DirectLinks, groups: Option<ReplicatedGroups>) -> Self {
+        Self { links, groups, is_by_groups: false, carried_by_groups: 0 }
+    }
+
+    /// The links, for operations that go over nothing else.
+    pub fn links(&mut self) -> &mut DirectLinks {
+        self.is_by_groups = false;
+        &mut self.links
+    }
+
+    /// Segments of TCP that this host has sent again, over the links that are there now.
+    #[must_use]
+    pub fn retransmissions(&self) -> u64 {
+        self.links.retransmissions()
+    }
+
+    /// How many operations have gone by datagrams.
+    #[must_use]
+    pub fn carried_by_groups(&self) -> u64 {
+        self.carried_by_groups
+    }
+
+    /// The carrier that has the last operation.
+    fn carrier(&mut self) -> &mut dyn InterHost {
+        match &mut self.groups {
+            Some(groups) if self.is_by_groups => &mut groups.levels,
+            _ => &mut self.links,
+        }
+    }
+
+    /// Lets both carriers fail if one has.
+    fn share_failure(&mut self) {
+        let Some(groups) = &mut self.groups else { return };
+        match (self.links.failed(), groups.levels.failed()) {
+            (Some(verdict), None) => groups.levels.fail_for(verdict),
+            (None, Some(verdict)) => self.links.fail_for(verdict),
+            _ => {}
+        }
+    }
+}
+
+impl ReplicatedGroups {
+    fn carry(&self, operation: &InterHostOperation) -> bool {
+        operation.algorithm == self.algorithm
+            && operation.len_bytes() <= REPLICATED_BYTES_MAX
+            && ReplicatedLevels::carries(operation)
+    }
+}
+
+impl InterHost for DirectMethod {
+    unsafe fn start(&mut self, operation: &InterHostOperation) -> Result<(), Abort> {
+        self.is_by_groups = self.groups.as_ref().is_some_and(|groups| groups.carry(operation));
+        if self.is_by_groups {
+            self.links.note_call(operation);
+            self.carried_by_groups += 1;
+        }
+        // SAFETY: as the caller promises.
+        let started = unsafe { self.carrier().start(operation) };
+        started.inspect_err(|_| self.share_failure())
+    }
+
+    fn poll(&mut self) -> Result<bool, Abort> {
+        let polled = self.carrier().poll();
+        polled.inspect_err(|_| self.share_failure())
+    }
+
+    fn has_nothing_yet(&mut self) -> bool {
+        self.carrier().has_nothing_yet()
+    }
+
+    fn sleep(&mut self, time: Duration) {
+        self.carrier().sleep(time);
+    }
+
+    fn check(&mut self) {
+        self.carrier().check();
+        if let Some(ReplicatedGroups { levels, .. }) = &mut self.groups {
+            if self.is_by_groups {
+                self.links.check_beside(levels.awaited().iter().copied());
+            } else {
+                levels.attend();
+            }
+        }
+        self.share_failure();
+    }
+
+    fn host_at_fault(&self, abort: &Abort) -> Option<usize> {
+        self.links.host_at_fault(abort)
+    }
+
+    fn disagreement(&self) -> Option<Disagreement> {
+        self.links.disagreement()
+    }
+
+    fn abort(&mut self, reason: AbortReason) {
+        self.links.abort(reason);
+        self.share_failure();
+    }
+
+    fn leave(&mut self) {
+        if let Some(groups) = &mut self.groups {
+            groups.levels.leave();
+        }
+        self.links.leave();
+    }
+}

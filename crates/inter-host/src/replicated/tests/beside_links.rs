@@ -1,0 +1,107 @@
+//! Groups and links of one communicator: what each carries, and what hosts hear that wait in different ones.
+
+use tributary_wire::frame::AbortReason;
+
+use super::faults::{Faults, Rates};
+use super::*;
+use crate::{DirectMethod, REPLICATED_BYTES_MAX, ReplicatedGroups};
+
+/// Elements of a vector that is too long for the groups.
+const LONG: usize = REPLICATED_BYTES_MAX / 8 + 1;
+
+/// The hosts of groups of these sizes, which lose so many of 1,000 datagrams.
+fn hosts(levels: &'static [u32], lost: u32) -> Vec<DirectMethod> {
+    let identity = identity(false);
+    let algorithm = Algorithm::MixedRadix { radices: radices(levels) };
+    let links = over_links(levels.iter().product(), identity);
+    let members = members(levels, identity).into_iter().zip(0..);
+    let groups = members.map(|(mut levels, host)| {
+        levels.inject(Faults::new(host, Rates { lost, ..Rates::default() }));
+        ReplicatedGroups { levels, algorithm }
+    });
+    links.into_iter().zip(groups).map(|(links, it)| DirectMethod::new(links, Some(it))).collect()
+}
+
+/// The sum of `number` in each of so many elements, over all hosts.
+fn sum_of(
+    method: &mut DirectMethod,
+    levels: &[u32],
+    number: f64,
+    elements: usize,
+) -> Result<f64, Abort> {
+    let mut vector = number.to_le_bytes().repeat(elements);
+    let operation = allreduce_of(&mut vector, Operator::Sum, Datatype::F64, levels);
+    run(method, &operation)?;
+    let sums = vector.chunks_exact(8).map(|sum| f64::from_le_bytes(sum.try_into().expect("8 B")));
+    let mut sums = sums.collect::<Vec<_>>();
+    sums.dedup();
+    assert_eq!(sums.len(), 1, "all elements are alike");
+    Ok(sums[0])
+}
+
+/// Short and long operations in turn, with barriers: a host whose datagrams were lost waits in a short one while the others are in
+/// the long one behind it, and answer it from there.
+#[test]
+fn each_operation_goes_by_the_carrier_of_its_length_whatever_is_lost() {
+    for (levels, lost) in [(&[2][..], 0), (&[4], 0), (&[4], 300), (&[2, 2], 300), (&[3], 1000)] {
+        let count: u32 = levels.iter().product();
+        let expected = f64::from(count * (count + 1) / 2);
+        let by_groups = on_all(hosts(levels, lost), move |host, mut method| {
+            for elements in [1, LONG, LONG - 1, LONG, 1] {
+                let number = f64::from(host + 1);
+                assert_eq!(sum_of(&mut method, levels, number, elements), Ok(expected));
+                let radices = radices(levels);
+                let algorithm = Algorithm::MixedRadix { radices };
+                let barrier = InterHostOperation { algorithm, ..InterHostOperation::BARRIER };
+                run(&mut method, &barrier).expect("all hosts live");
+            }
+            method.leave();
+            method.carried_by_groups()
+        });
+        assert_eq!(by_groups, vec![3 + 5; count as usize], "{levels:?}, {lost} of 1,000 lost");
+    }
+}
+
+/// One host calls a long sum where the others call a short one, or the other way round: they wait in different carriers.
+#[test]
+fn hosts_that_wait_in_different_carriers_hear_that_they_called_something_else() {
+    for levels in [&[2][..], &[3], &[2, 2]] {
+        let count: u32 = levels.iter().product();
+        for (differs, is_short) in [(0, false), (count - 1, false), (0, true), (1, true)] {
+            let outcomes = on_all(hosts(levels, 0), move |host, mut method| {
+                sum_of(&mut method, levels, 1.0, 1).expect("the first calls are alike");
+                let elements = if (host == differs) == is_short { 1 } else { LONG };
+                let told = sum_of(&mut method, levels, 1.0, elements);
+                let told = told.expect_err("the second are not");
+                assert_eq!(told.reason, AbortReason::Disagreement, "{levels:?}, host {host}");
+                let again = sum_of(&mut method, levels, 1.0, LONG - elements + 1);
+                assert_eq!(again.expect_err("there is no going on").reason, told.reason);
+                method.disagreement().expect("links tell it").members.map(|member| member.0)
+            });
+            for named in outcomes {
+                assert!(named.contains(&differs), "{levels:?}, {differs} differs: {named:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_host_that_dies_is_missed_in_either_carrier() {
+    for (levels, elements) in [(&[3][..], 1), (&[3], LONG), (&[2, 2], 1), (&[2, 2], LONG)] {
+        let outcomes = on_all(hosts(levels, 0), move |host, mut method| {
+            sum_of(&mut method, levels, 1.0, 1).expect("all live");
+            sum_of(&mut method, levels, 1.0, LONG).expect("all live");
+            if host == 1 {
+                return None;
+            }
+            let missed = sum_of(&mut method, levels, 1.0, elements).expect_err("host 1 is gone");
+            let again = sum_of(&mut method, levels, 1.0, LONG - elements + 1);
+            assert_eq!(again, Err(missed), "{levels:?}, host {host}");
+            Some((missed.reason, missed.at_fault.0))
+        });
+        for (host, outcome) in (0..).zip(outcomes) {
+            let expected = (host != 1).then_some((AbortReason::MemberLost, 1));
+            assert_eq!(outcome, expected, "{levels:?}, {elements} elements, host {host}");
+        }
+    }
+}
