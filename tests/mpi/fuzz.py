@@ -26,6 +26,7 @@ from fabrics import Fabric  # noqa: E402, its folder is on the path only now
 from lab import Lab  # noqa: E402
 
 DIRECT = {"TRIBUTARY_BETWEEN_HOSTS": "direct", "TRIBUTARY_HOST_ADDRESS": "127.0.0.1"}
+REPLICATED = DIRECT | {"TRIBUTARY_BETWEEN_HOSTS": "replicated"}
 # The programs make communicators without end: each is to be the library's from its first call on.
 ALWAYS = {"TRIBUTARY_COMMUNICATORS_EAGER": "60000"}
 # How long after the last one a node is killed, in seconds: from and to.
@@ -64,6 +65,8 @@ PATHS = (
     Path("auto2", 4, 2, {"TRIBUTARY_HOST_ADDRESS": "127.0.0.1"}, "in_tree"),
     Path("direct2", 4, 2, DIRECT, "direct"),
     Path("direct4", 4, 4, DIRECT, "direct"),
+    Path("replicated2", 4, 2, REPLICATED, "direct"),
+    Path("replicated4", 4, 4, REPLICATED, "direct"),
     Path("streams", 4, 2, {"TRIBUTARY_STREAM_MIN": "4096"}, "in_tree"),
     Path("tcp", 4, 2, {"TRIBUTARY_TRANSPORT": "tcp"}, "in_tree"),
     Path("datagrams", 4, 2, {"TRIBUTARY_TRANSPORT": "tcp", "TRIBUTARY_CHANNEL": "udp"}, "in_tree"),
@@ -71,6 +74,7 @@ PATHS = (
     Path("kills", 4, 2, {"TRIBUTARY_HOST_ADDRESS": "127.0.0.1", "TRIBUTARY_FAILOVER": "on"}, "", kills=True),
     Path("lossy-tree4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "tree"}, "in_tree", loses=True),
     Path("lossy-direct2", 4, 2, {"TRIBUTARY_BETWEEN_HOSTS": "direct"}, "direct", loses=True),
+    Path("lossy-replicated4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "replicated"}, "direct", loses=True),
 )
 
 

@@ -4,15 +4,15 @@
 use std::fmt;
 
 use serde::Serialize;
-use tributary_algorithms::CollectiveKind;
 use tributary_algorithms::network::Network;
+use tributary_algorithms::{Algorithm, CollectiveKind};
 use tributary_tuning::{AlgorithmChoice, Measurement, Method, Tuning};
 use tributary_wire::{Datatype, Operator};
 
 use super::decision::{Basis, Decision, Hosts, is_joined_by_job, measurements};
 use super::limits::Limits;
 use super::predicted::Candidate;
-use super::{DirectPath, Opened, Path, Selection, lab};
+use super::{DirectPath, Opened, Path, Selection, groups, lab};
 use crate::operation::Operation;
 use tributary_settings::Settings;
 use tributary_settings::knobs::{
@@ -25,6 +25,10 @@ const NO_TREE: &str = "No manager is named (TRIBUTARY_MANAGER), so there is no t
 /// What there is instead.
 const BY_JOB: &str = "No manager is named (TRIBUTARY_MANAGER), so the job joins its hosts by direct links \
                       (TRIBUTARY_FABRIC); with a manager there would be a tree, too";
+
+/// How short operations go where there are replicated groups.
+const BY_GROUPS: &str = "Datagrams carry it: at each level a host sends its vector to the others of its group, and folds \
+                         theirs itself. Where datagrams do not come through, links do";
 
 /// An operation on a communicator that need not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,10 +128,13 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
         } else {
             0
         },
+        group_algorithm: decision.group_radices().map(|radices| Algorithm::MixedRadix { radices }),
         hosts: case.hosts,
         ranks,
         is_in_host_order: true,
     };
+    let is_by_groups =
+        opened.group_algorithm.is_some() && groups::carry(case.collective, case.len_bytes);
     let may_fall_back = opened.tree && decision.falls_back;
     let mut rows = measurements(basis, tuning);
     let mut selection = Selection::between_hosts(decision, opened);
@@ -137,6 +144,9 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
         reasons.push(BY_JOB.to_owned());
         // What was measured of trees was not weighed.
         rows.retain(|row| row.method == Method::Direct);
+    }
+    if is_by_groups {
+        reasons.push(BY_GROUPS.to_owned());
     }
     if basis == Basis::Lab && opened.tree && case.nodes_in_kernel {
         rows = lab::inside_the_kernel(&rows);

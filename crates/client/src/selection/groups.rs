@@ -8,9 +8,6 @@ use tributary_inter_host::REPLICATED_BYTES_MAX;
 /// The most members of a group: each takes a datagram of every other.
 const MEMBERS_MAX: u32 = 16;
 
-/// Prices where no network lies between the hosts. They order the choices about right.
-const USUAL: Network = Network::Ethernet25;
-
 /// The length that levels are chosen for: short operations are most of those that groups carry.
 const SHORT_BYTES: u64 = 8;
 
@@ -20,13 +17,19 @@ pub(super) fn carry(kind: CollectiveKind, len_bytes: u64) -> bool {
     is_known && len_bytes <= REPLICATED_BYTES_MAX as u64
 }
 
-/// The levels of least predicted time, of all whose groups are equal; none if there are none, as among 17 hosts.
+/// The levels of least predicted time, of all whose groups are equal; none if there are none, as among 17 hosts. Where hosts are
+/// of one kernel, a sender does all that brings a datagram to its receiver, so the fewest datagrams take the least time: measured
+/// with a core for each host, docs/evidence/replicated-groups.md.
 pub(super) fn fastest_radices(hosts: u32, network: Option<Network>) -> Option<Radices> {
-    let prices = network.unwrap_or(USUAL).prices();
-    let timed = products(hosts, MEMBERS_MAX).into_iter().filter_map(|radices| {
+    let datagrams = |radices: &Vec<u32>| radices.iter().map(|members| members - 1).sum::<u32>();
+    let choices = products(hosts, MEMBERS_MAX);
+    let Some(network) = network else {
+        return Radices::new(&choices.into_iter().min_by_key(datagrams)?);
+    };
+    let (carrier, prices) = (Carrier::Copies(DATAGRAMS), network.prices());
+    let timed = choices.into_iter().filter_map(|radices| {
         let radices = Radices::new(&radices)?;
         let plan = Plan::even(hosts, radices)?;
-        let carrier = Carrier::Copies(DATAGRAMS);
         let (whole, sum) = (Division::Whole, Collective::Allreduce);
         let time_ns = prices.levels_time_ns(&plan.into(), whole, carrier, sum, SHORT_BYTES)?;
         Some((radices, time_ns))
@@ -57,6 +60,14 @@ mod tests {
         assert_eq!(products(12, 16), [vec![12], vec![6, 2], vec![4, 3], vec![3, 2, 2]]);
         assert_eq!(products(8, 4), [vec![4, 2], vec![2, 2, 2]]);
         assert_eq!(products(17, 16), [[0; 0]; 0]);
+    }
+
+    #[test]
+    fn hosts_of_one_kernel_send_the_fewest_datagrams() {
+        let radices = |hosts| fastest_radices(hosts, None).map(|it| it.iter().collect::<Vec<_>>());
+        assert_eq!(radices(8), Some(vec![2, 2, 2]));
+        assert_eq!(radices(12), Some(vec![3, 2, 2]));
+        assert_eq!(radices(34), None);
     }
 
     #[test]

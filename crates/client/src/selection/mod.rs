@@ -154,6 +154,8 @@ pub(crate) struct Opened {
     pub(crate) in_kernel: bool,
     /// Leaders of each host that have direct links; 0 where there are none.
     pub(crate) direct_leaders: u32,
+    /// The exchange over the levels of replicated groups, if datagrams come through.
+    pub(crate) group_algorithm: Option<Algorithm>,
     pub(crate) hosts: u32,
     pub(crate) ranks: u32,
     /// Whether the ranks of every host are neighbours.
@@ -168,12 +170,11 @@ impl Selection {
 
     /// For a communicator of several.
     pub(crate) fn between_hosts(decision: Decision, opened: Opened) -> Self {
-        let Opened { tree, in_kernel, direct_leaders, hosts, ranks, is_in_host_order } = opened;
+        let Opened { tree, in_kernel, direct_leaders, group_algorithm, hosts, ranks, .. } = opened;
+        let is_in_host_order = opened.is_in_host_order;
         let asked = decision.limits;
         let aggregators =
             tree.then_some(if in_kernel { Aggregators::InKernel } else { Aggregators::Processes });
-        let group_radices = decision.group_radices().filter(|_| direct_leaders > 0);
-        let group_algorithm = group_radices.map(|radices| Algorithm::MixedRadix { radices });
         let mut selection = Self {
             default_method: Some(if tree { Method::Tree } else { Method::Direct }),
             model: decision.model(),

@@ -36,6 +36,7 @@ fn opened(hosts: u32) -> Opened {
     Opened {
         tree: true,
         in_kernel: false,
+        group_algorithm: None,
         direct_leaders: 1,
         hosts,
         ranks: hosts,

@@ -1,6 +1,7 @@
 //! How leaders come to direct links between their hosts.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use tributary_algorithms::plan::Plan;
@@ -30,6 +31,19 @@ struct Addresses {
     groups: Option<[SocketAddr; 2]>,
 }
 
+/// How long a host waits for the first datagrams of the others. All send them at about the same time.
+const GREETING_PATIENCE: Duration = Duration::from_millis(200);
+
+/// What carries operations between hosts without a tree.
+pub(super) struct Direct {
+    /// None at ranks that do not lead.
+    pub(super) method: Option<DirectMethod>,
+    /// The exchange over the levels of replicated groups, if there are any.
+    pub(super) group_algorithm: Option<Algorithm>,
+    /// For the report; none where links are all that is wanted.
+    pub(super) carriers: Option<String>,
+}
+
 /// The first `leaders` ranks of every host listen and tell each other where; each meets those that have
 /// the same number on their hosts. The first of each host are members of replicated groups, too, where there are `radices`
 /// for their levels. Nobody connects before an operation needs it.
@@ -39,28 +53,30 @@ pub(super) fn open_method(
     placement: &Placement,
     leaders: u32,
     radices: Option<Radices>,
-) -> Result<Option<DirectMethod>, Unavailable> {
-    let plan =
-        radices.and_then(|radices| Some((radices, Plan::even(placement.host_count(), radices)?)));
+) -> Result<Direct, Unavailable> {
+    let plan = radices.and_then(|radices| Plan::even(placement.host_count(), radices));
     let met = meet(context, bootstrap, placement, leaders, plan.is_some())?;
-    let Some(Met { identity, opened, addresses }) = met else { return Ok(None) };
-    let me = placement.host();
-    let places: Option<Vec<[SocketAddr; 2]>> = addresses.iter().map(|it| it.groups).collect();
-    let groups = opened.groups.zip(places).zip(plan).map(
-        |(((endpoint, listener), places), (radices, plan))| {
-            let addresses = places.iter().map(|[_, links]| *links).collect();
-            let datagram_addresses = places.iter().map(|[datagrams, _]| *datagrams).collect();
-            let members =
-                Members { me, identity, listener, addresses, endpoint, datagram_addresses };
-            let levels = ReplicatedLevels::new(members, &plan);
-            let levels =
-                levels.expect("selection takes radices whose groups are equal and not too large");
-            ReplicatedGroups { levels, algorithm: Algorithm::MixedRadix { radices } }
-        },
-    );
-    let links = addresses.iter().map(|it| it.links).collect();
-    let links = DirectLinks::new(me, identity, opened.listener, links);
-    Ok(Some(DirectMethod::new(links, groups)))
+    let (mut levels, links) =
+        met.map_or((None, None), |met| met.into_parts(placement, plan.as_ref()));
+    let Some(radices) = radices else {
+        let method = links.map(|links| DirectMethod::new(links, None));
+        return Ok(Direct { method, group_algorithm: None, carriers: None });
+    };
+    let is_reached = levels.as_mut().is_none_or(|levels| levels.is_reached(GREETING_PATIENCE));
+    let answers = allgather_texts(bootstrap, if is_reached { "" } else { "unreached" })?;
+    let unreached = answers.iter().position(|answer| !answer.is_empty());
+    let algorithm = Algorithm::MixedRadix { radices };
+    let (group_algorithm, carriers) = match unreached {
+        None => (Some(algorithm), format!("links and datagrams, {algorithm}")),
+        Some(rank) => {
+            let host = &placement.hosts[placement.host_of[rank] as usize];
+            (None, format!("links: datagrams of other hosts do not come to {host}"))
+        }
+    };
+    let groups = levels.zip(group_algorithm);
+    let groups = groups.map(|(levels, algorithm)| ReplicatedGroups { levels, algorithm });
+    let method = links.map(|links| DirectMethod::new(links, groups));
+    Ok(Direct { method, group_algorithm, carriers: Some(carriers) })
 }
 
 /// Links of the first rank of every host alone.
@@ -70,10 +86,7 @@ pub(super) fn open_links(
     placement: &Placement,
 ) -> Result<Option<DirectLinks>, Unavailable> {
     let met = meet(context, bootstrap, placement, 1, false)?;
-    Ok(met.map(|Met { identity, opened, addresses }| {
-        let links = addresses.iter().map(|it| it.links).collect();
-        DirectLinks::new(placement.host(), identity, opened.listener, links)
-    }))
+    Ok(met.and_then(|met| met.into_parts(placement, None).1))
 }
 
 /// A leader that listens, and knows where those of its number do on all hosts.
@@ -82,6 +95,29 @@ struct Met {
     opened: Opened,
     /// By host.
     addresses: Vec<Addresses>,
+}
+
+impl Met {
+    fn into_parts(
+        self,
+        placement: &Placement,
+        plan: Option<&Plan>,
+    ) -> (Option<ReplicatedLevels>, Option<DirectLinks>) {
+        let Self { identity, opened, addresses } = self;
+        let me = placement.host();
+        let places: Option<Vec<[SocketAddr; 2]>> = addresses.iter().map(|it| it.groups).collect();
+        let levels =
+            opened.groups.zip(places).zip(plan).map(|(((endpoint, listener), places), plan)| {
+                let addresses = places.iter().map(|[_, links]| *links).collect();
+                let datagram_addresses = places.iter().map(|[datagrams, _]| *datagrams).collect();
+                let members =
+                    Members { me, identity, listener, addresses, endpoint, datagram_addresses };
+                ReplicatedLevels::new(members, plan)
+                    .expect("selection takes radices whose groups are equal and not too large")
+            });
+        let links = addresses.iter().map(|it| it.links).collect();
+        (levels, Some(DirectLinks::new(me, identity, opened.listener, links)))
+    }
 }
 
 /// Leaders listen and tell each other where; none at other ranks.

@@ -58,11 +58,12 @@ pub(super) fn join(
         }
     }
     let mut direct_leaders = 0;
-    let mut links = None;
+    let mut direct = None;
     if decision.opens_direct || refusal.is_some() {
         direct_leaders = decision.leaders_max(placement.local_ranks_min());
         let radices = decision.group_radices();
-        links = direct::open_method(context, bootstrap, placement, direct_leaders, radices)?;
+        let opened = direct::open_method(context, bootstrap, placement, direct_leaders, radices)?;
+        direct = Some(opened);
     }
     let ranks = placement.ranks();
     let is_in_host_order = placement.is_in_host_order();
@@ -70,16 +71,18 @@ pub(super) fn join(
         tree: tree.is_some(),
         in_kernel: tree.as_ref().is_some_and(|tree| tree.in_kernel),
         direct_leaders,
+        group_algorithm: direct.as_ref().and_then(|direct| direct.group_algorithm),
         hosts,
         ranks,
         is_in_host_order,
     };
     let selection = Selection::between_hosts(decision, opened);
+    let (links, carriers) = direct.map_or((None, None), |it| (it.method, it.carriers));
     let mut joined = Joined {
         methods: InterHostMethods { tree: None, direct: links },
         selection,
         stream: None,
-        carriers: None,
+        carriers,
         refusal,
         without_failover: None,
     };

@@ -19,6 +19,9 @@ use crate::direct::{Identity, listen_within};
 /// Most datagrams that are taken in one round. More wait for the next: a host that sends without end holds up nothing else.
 const TAKEN_MAX: usize = 256;
 
+/// How often a host greets another, in a row. With 2% of loss 1 of 100,000 is not greeted.
+const GREETINGS: usize = 3;
+
 /// Where a host takes the datagrams of one communicator.
 pub struct Endpoint {
     socket: DatagramSocket,
@@ -166,11 +169,40 @@ impl Datagrams {
 
     /// Hands the contributions that have come to `take`, each with the host that sent it and its payload.
     pub(super) fn take(&mut self, mut take: impl FnMut(u32, &Contribution, &[u8])) {
+        self.receive(|host, message, payload| {
+            if let Message::Contribution(contribution) = message {
+                take(host, &contribution, payload);
+            }
+        });
+    }
+
+    /// Greets these hosts. The same greeting goes out more than once, for a network may lose one.
+    pub(super) fn greet(&mut self, hosts: &[u32]) {
+        let header = Header { edge: self.edge, message: Message::Join }.encode();
+        for _ in 0..GREETINGS {
+            let hosts = hosts.iter().copied();
+            #[cfg(test)]
+            let hosts = super::tests::faults::survivors(self, hosts, &header, &[]).into_iter();
+            self.send_copies(hosts, &header, &[]);
+            let _ = self.flush();
+        }
+    }
+
+    /// Hands the hosts of which a greeting has come to `greeted`.
+    pub(super) fn take_greetings(&mut self, mut greeted: impl FnMut(u32)) {
+        self.receive(|host, message, _| {
+            if message == Message::Join {
+                greeted(host);
+            }
+        });
+    }
+
+    fn receive(&mut self, mut take: impl FnMut(u32, Message, &[u8])) {
         for _ in 0..TAKEN_MAX {
             // A socket that fails receives nothing, which the members ask for over their links.
             let Ok(Some(datagram)) = self.socket.receive() else { return };
             match sender(&self.identity, self.edge, &self.addresses, &self.keys, &datagram) {
-                Some((host, contribution)) => take(host, &contribution, datagram.frame.payload),
+                Some((host, message)) => take(host, message, datagram.frame.payload),
                 None => self.refused += 1,
             }
         }
@@ -200,14 +232,14 @@ impl Datagrams {
     }
 }
 
-/// The host that has sent a contribution, if it proves to be a member. What it proves that by comes first.
+/// The host that has sent something, and what, if it proves to be a member. What it proves that by comes first.
 fn sender(
     identity: &Identity,
     own: Edge,
     addresses: &[SocketAddr],
     keys: &[Option<AuthenticationKey>],
     datagram: &Datagram<'_>,
-) -> Option<(u32, Contribution)> {
+) -> Option<(u32, Message)> {
     let Header { edge, message } = datagram.frame.header;
     if edge.capability != identity.secret {
         return None;
@@ -219,10 +251,6 @@ fn sender(
     }
     let is_ours = (edge.group, edge.epoch, edge.version) == (own.group, own.epoch, own.version);
     let is_at_home = addresses[usize::from(host)] == datagram.source && edge.child != own.child;
-    match message {
-        Message::Contribution(contribution) if is_ours && is_at_home => {
-            Some((host.into(), contribution))
-        }
-        _ => None,
-    }
+    let is_expected = matches!(message, Message::Contribution(_) | Message::Join);
+    (is_ours && is_at_home && is_expected).then_some((host.into(), message))
 }

@@ -136,6 +136,26 @@ impl ReplicatedLevels {
         })
     }
 
+    /// Tries whether datagrams of all other hosts of the groups come here, as they do unless a firewall or an address translation
+    /// stands between. All hosts try at the same time, before their first operation; each waits for `patience` at most.
+    #[must_use]
+    pub fn is_reached(&mut self, patience: Duration) -> bool {
+        self.datagrams.greet(&self.others);
+        let mut missing = self.others.clone();
+        let deadline = Instant::now() + patience;
+        loop {
+            self.datagrams.take_greetings(|host| missing.retain(|other| *other != host));
+            if missing.is_empty() {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            self.peers.sleep_beside(self.datagrams.socket(), std::iter::empty(), left);
+        }
+    }
+
     /// Whether an operation goes this way: others go over links.
     #[must_use]
     pub fn carries(operation: &InterHostOperation) -> bool {

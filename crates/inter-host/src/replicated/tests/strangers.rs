@@ -10,6 +10,7 @@ use tributary_wire::{
     Capability, ChildIndex, EndpointId, Epoch, OperationNumber, SegmentIndex, Sequence,
 };
 
+use super::faults::{Faults, Rates};
 use super::*;
 
 /// A contribution of one double to operation `number`, as `host` would send it.
@@ -142,4 +143,30 @@ fn what_no_host_can_have_called_is_not_passed_on() {
     });
     let died = Err(Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(1) });
     assert_eq!([&outcomes[0], &outcomes[2]], [&died, &died]);
+}
+
+/// As behind a firewall that lets no datagrams through to one host. A greeting that comes late is no fault.
+#[test]
+fn a_host_that_datagrams_do_not_come_to_finds_it_out_before_the_first_operation() {
+    let levels = &[2, 2][..];
+    for authenticates in [false, true] {
+        let hosts = members(levels, identity(authenticates));
+        let reached = on_all(hosts, move |host, mut member| {
+            if host == 2 {
+                // Nobody hears of it.
+                member.inject(Faults::new(0, Rates { lost: 1000, ..Rates::default() }));
+            }
+            let is_reached = member.is_reached(Duration::from_millis(200));
+            let (refused, heard) = (member.stats().refused, member.stats().heard);
+            (is_reached, refused, heard)
+        });
+        // Hosts 3 and 0 are in its groups.
+        let expected = [false, true, true, false].map(|is_reached| (is_reached, 0, 0));
+        assert_eq!(reached, expected, "authenticated: {authenticates}");
+    }
+    let sums = on_all(members(levels, identity(true)), move |host, mut member| {
+        assert!(member.is_reached(WATCHDOG), "all greet");
+        rounds_of_doubles(&mut member, host, levels, 8)
+    });
+    assert!(sums.iter().all(|it| *it == sums[0]));
 }
