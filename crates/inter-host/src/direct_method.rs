@@ -7,8 +7,9 @@
 //! # Two carriers, one communicator
 //!
 //! A failure of one is a failure of both: hosts may wait in either. Hosts whose programs call different operations may wait in
-//! different carriers, where neither hears of the other. So all operations are numbered where the links compare them, and a host
-//! that has waited for datagrams for a while asks over links what the others have called.
+//! different carriers, where neither hears of the other. So all operations are numbered where the links compare them, a datagram's
+//! digest is of all that its sender has called by either, and a host that has waited for datagrams for a while asks over links what
+//! the others have called.
 
 use std::time::Duration;
 
@@ -95,13 +96,18 @@ impl ReplicatedGroups {
 
 impl InterHost for DirectMethod {
     unsafe fn start(&mut self, operation: &InterHostOperation) -> Result<(), Abort> {
-        self.is_by_groups = self.groups.as_ref().is_some_and(|groups| groups.carry(operation));
-        if self.is_by_groups {
-            self.links.note_call(operation);
-            self.carried_by_groups += 1;
-        }
-        // SAFETY: as the caller promises.
-        let started = unsafe { self.carrier().start(operation) };
+        let groups = self.groups.as_mut().filter(|groups| groups.carry(operation));
+        self.is_by_groups = groups.is_some();
+        let started = match groups {
+            Some(groups) => {
+                let digest = self.links.note_call(operation);
+                self.carried_by_groups += 1;
+                // SAFETY: as the caller promises.
+                unsafe { groups.levels.start_with(operation, digest) }
+            }
+            // SAFETY: as the caller promises.
+            None => unsafe { self.links.start(operation) },
+        };
         started.inspect_err(|_| self.share_failure())
     }
 

@@ -138,10 +138,11 @@ impl DirectLinks {
         self.peers.callers()
     }
 
-    /// Counts an operation that another carrier has, so that hosts that carry it by different ones can compare it.
-    pub(crate) fn note_call(&mut self, operation: &InterHostOperation) {
+    /// Counts an operation that another carrier has, so that hosts that carry it by different ones can compare it. The digest
+    /// of all that this host has called so far.
+    pub(crate) fn note_call(&mut self, operation: &InterHostOperation) -> u32 {
         self.stands_by = false;
-        let _ = self.calls.begin(operation);
+        self.calls.begin(operation).digest
     }
 
     /// Looks at the links while another carrier has the last operation, in which this host waits for `awaited`: for hosts

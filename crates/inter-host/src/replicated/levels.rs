@@ -187,6 +187,40 @@ impl ReplicatedLevels {
         self.datagrams.send_raw(to, header, payload);
     }
 
+    /// Starts an operation, as [`InterHost::start`] does. `digest` is that of all that this host has called so far, by whatever
+    /// carrier: members compare it.
+    ///
+    /// # Safety
+    /// As [`InterHost::start`].
+    pub(crate) unsafe fn start_with(
+        &mut self,
+        operation: &InterHostOperation,
+        digest: u32,
+    ) -> Result<(), Abort> {
+        debug_assert!(self.running.is_none(), "operations of a communicator run one by one");
+        assert!(Self::carries(operation), "other operations go over links");
+        if let Some(verdict) = self.failed {
+            return Err(verdict.abort);
+        }
+        let call = wire_messages::call_of(operation, digest);
+        let &InterHostOperation { source, target, .. } = operation;
+        let first = if source.is_null() { target.cast_const() } else { source };
+        let contribution: &[u8] = if operation.len_bytes() == 0 {
+            &[]
+        } else {
+            // SAFETY: the caller keeps both valid for the vector's length, and its contribution is in one of them.
+            unsafe { std::slice::from_raw_parts(first, operation.len_bytes()) }
+        };
+        let now_ns = self.now_ns();
+        self.running = Some(Running { operation: *operation, call, level: 0, is_done: false });
+        let has_begun = self.groups[0].begin(call, contribution, now_ns);
+        debug_assert!(has_begun, "a group that has failed has ended this method");
+        // Before the links are called: datagrams need none.
+        let acted = self.act();
+        let _ = self.datagrams.flush();
+        acted.and_then(|()| self.call_others()).map_err(|failure| self.fail(failure))
+    }
+
     /// Answers the other hosts while none of this host's operations goes this way: one of theirs that this host has completed
     /// may need an answer. What is wrong is in `failed` then.
     pub(crate) fn attend(&mut self) {
@@ -239,28 +273,9 @@ unsafe impl Send for ReplicatedLevels {}
 
 impl InterHost for ReplicatedLevels {
     unsafe fn start(&mut self, operation: &InterHostOperation) -> Result<(), Abort> {
-        debug_assert!(self.running.is_none(), "operations of a communicator run one by one");
-        assert!(Self::carries(operation), "other operations go over links");
-        if let Some(verdict) = self.failed {
-            return Err(verdict.abort);
-        }
-        let call = wire_messages::call_of(operation, self.calls.begin(operation).digest);
-        let &InterHostOperation { source, target, .. } = operation;
-        let first = if source.is_null() { target.cast_const() } else { source };
-        let contribution: &[u8] = if operation.len_bytes() == 0 {
-            &[]
-        } else {
-            // SAFETY: the caller keeps both valid for the vector's length, and its contribution is in one of them.
-            unsafe { std::slice::from_raw_parts(first, operation.len_bytes()) }
-        };
-        let now_ns = self.now_ns();
-        self.running = Some(Running { operation: *operation, call, level: 0, is_done: false });
-        let has_begun = self.groups[0].begin(call, contribution, now_ns);
-        debug_assert!(has_begun, "a group that has failed has ended this method");
-        // Before the links are called: datagrams need none.
-        let acted = self.act();
-        let _ = self.datagrams.flush();
-        acted.and_then(|()| self.call_others()).map_err(|failure| self.fail(failure))
+        let digest = self.calls.begin(operation).digest;
+        // SAFETY: as the caller promises.
+        unsafe { self.start_with(operation, digest) }
     }
 
     fn poll(&mut self) -> Result<bool, Abort> {
