@@ -9,6 +9,7 @@ mod losses;
 mod strangers;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -28,8 +29,11 @@ use crate::operation::{InterHost, InterHostOperation};
 /// Longest a test's hosts may take: they deadlock, or they are done long before.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
+/// Another one each time: a host that has died leaves its port to hosts of tests that run beside its own.
 fn identity(authenticates: bool) -> Identity {
-    Identity::from_bytes([7; Identity::BYTES], authenticates)
+    static MADE: AtomicU8 = AtomicU8::new(0);
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    Identity::from_bytes([number; Identity::BYTES], authenticates)
 }
 
 fn radices(levels: &[u32]) -> Radices {
