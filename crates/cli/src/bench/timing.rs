@@ -50,18 +50,12 @@ fn mean_us(times_ns: impl Iterator<Item = u64>) -> f64 {
 
 fn quartiles(mut samples: Vec<f64>) -> Quartiles {
     samples.sort_by(f64::total_cmp);
-    let at = |share| quantile(&samples, share);
+    let at = |share: f64| {
+        let place = share * (samples.len() - 1) as f64;
+        let (below, above) = (samples[place.floor() as usize], samples[place.ceil() as usize]);
+        below + (above - below) * place.fract()
+    };
     Quartiles { min: at(0.0), q1: at(0.25), median: at(0.5), q3: at(0.75), max: at(1.0) }
-}
-
-/// The value below which `share` of the samples are, with linear interpolation between two.
-///
-/// # Panics
-/// If there is no sample.
-pub(super) fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let place = share * (sorted.len() - 1) as f64;
-    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
-    below + (above - below) * place.fract()
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum, ValueHint};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueHint};
+use tributary_measuring::Collective;
 
 use crate::usage::whole_number;
 
@@ -14,13 +16,13 @@ pub(crate) struct LaunchedFlags {
     /// Collectives to time
     #[arg(
         long,
-        value_enum,
+        value_parser = collective(),
         value_name = "LIST",
         default_value = "allreduce",
         value_delimiter = ','
     )]
     #[arg(conflicts_with = "collective")]
-    pub(crate) collectives: Vec<LaunchedCollective>,
+    pub(crate) collectives: Vec<Collective>,
 
     /// Time the nonblocking form of each collective too: the start and the wait together
     #[arg(long, requires = "launcher", conflicts_with = "collective")]
@@ -56,30 +58,11 @@ pub(crate) struct LaunchedFlags {
     pub(crate) folder: PathBuf,
 }
 
-/// A collective of the measuring program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub(crate) enum LaunchedCollective {
-    Allreduce,
-    Reduce,
-    Bcast,
-    Barrier,
-    Allgather,
-    ReduceScatter,
-    Scan,
-}
-
-impl LaunchedCollective {
-    /// As it is typed, and as the measuring program has it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Allreduce => "allreduce",
-            Self::Reduce => "reduce",
-            Self::Bcast => "bcast",
-            Self::Barrier => "barrier",
-            Self::Allgather => "allgather",
-            Self::ReduceScatter => "reduce_scatter",
-            Self::Scan => "scan",
-        }
-    }
+/// Reads a collective's name.
+fn collective() -> impl TypedValueParser<Value = Collective> {
+    PossibleValuesParser::new(Collective::ALL.map(Collective::name)).map(|name| {
+        let mut all = Collective::ALL.into_iter();
+        all.find(|collective| collective.name() == name)
+            .expect("the parser takes their names alone")
+    })
 }

@@ -15,11 +15,10 @@ use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal};
 use tributary_client::report::{REPORT_BYTES_MAX, Report, output as files};
 use tributary_client::{Settings, knobs};
+use tributary_measuring::{Library, Line, Outcome, Said, median, read_line};
 
-use super::lines::{self, Done, Host, Line, Start};
-use super::plan::{Library, Plan};
+use super::plan::Plan;
 use super::program::MeasuringProgram;
-use super::rows::median;
 use crate::run::launchers::{self, Machine};
 use crate::run::{self, Preload, Target};
 use crate::signals::{self, Signals, Watch};
@@ -27,18 +26,6 @@ use crate::{texts, usage};
 
 /// The program's own variable, for the project's test.
 const PLANTED: &str = "MEASURE_PLANT_WRONG";
-
-/// What one start of the launcher gave.
-#[derive(Clone, Debug)]
-pub(super) struct Outcome {
-    pub(super) start: Start,
-    /// Of every case, the times of its blocks in microseconds.
-    pub(super) samples: Vec<Vec<f64>>,
-    pub(super) done: Vec<Done>,
-    pub(super) hosts: Vec<Host>,
-    /// What the library reports.
-    pub(super) report: Option<Report>,
-}
 
 /// Signals that ask this process to stop: they go to the launcher too.
 pub(super) struct Stop {
@@ -140,7 +127,7 @@ impl<'a> Launcher<'a> {
                  program, name a folder that all hosts have with --folder"
             );
         }
-        let mut outcome = said.and_then(|said| said.complete(plan)).with_context(|| {
+        let mut outcome = said.and_then(|said| Ok(said.complete(&plan.cases)?)).with_context(|| {
             format!("{heading}: {name} ended well, but the times that came through its output are not whole")
         })?;
         if library == Library::Ours {
@@ -207,29 +194,20 @@ fn others(before: &OsStr, library: &Path) -> OsString {
     OsStr::from_bytes(&kept.join(&b':')).to_owned()
 }
 
-/// What was said so far.
-#[derive(Default)]
-struct Said {
-    start: Option<Start>,
-    samples: Vec<Vec<f64>>,
-    done: Vec<Done>,
-    hosts: Vec<Host>,
-}
-
 /// Reads to the end of the launcher's output, whatever is in it, so that the launcher never waits.
 fn read_all(child: &mut Child, plan: &Plan, heading: &str) -> anyhow::Result<Said> {
     let output: ChildStdout = child.stdout.take().expect("it is piped");
-    let mut said = Said { samples: vec![Vec::new(); plan.cases.len()], ..Said::default() };
+    let mut said = Said::nothing(plan.cases.len());
     let mut wrong = None;
     for text in BufReader::new(output).split(b'\n') {
         let text = text?;
         let text = String::from_utf8_lossy(&text);
-        match lines::read(&text) {
+        match read_line(&text) {
             // A launcher's words, or a library's.
             None => writeln!(io::stderr().lock(), "{}", texts::printable_lines(&text))?,
             Some(line) => {
                 let taken = line.map_err(anyhow::Error::from);
-                let taken = taken.and_then(|line| said.take(line, plan, heading));
+                let taken = taken.and_then(|line| take(&mut said, line, plan, heading));
                 wrong = wrong.or(taken.err());
             }
         }
@@ -237,46 +215,17 @@ fn read_all(child: &mut Child, plan: &Plan, heading: &str) -> anyhow::Result<Sai
     wrong.map_or(Ok(said), Err)
 }
 
-impl Said {
-    fn take(&mut self, line: Line, plan: &Plan, heading: &str) -> anyhow::Result<()> {
-        match line {
-            Line::Start(start) => self.start = Some(start),
-            Line::Samples { case, us } => {
-                self.samples.get_mut(case).context("a case that is none")?.extend(us);
-            }
-            Line::Done(done) => {
-                let case = plan.cases.get(done.case).context("a case that is none")?;
-                let (number, cases) = (done.case + 1, plan.cases.len());
-                let us = median(&self.samples[done.case]);
-                writeln!(
-                    io::stderr().lock(),
-                    "tributary: {heading}, {number}/{cases}: {}, {} bytes: {us:.2} us",
-                    case.name(),
-                    done.bytes
-                )?;
-                self.done.push(done);
-            }
-            Line::Host(host) => self.hosts.push(host),
-        }
-        Ok(())
+/// Takes a line, and tells of each case that is over.
+fn take(said: &mut Said, line: Line, plan: &Plan, heading: &str) -> anyhow::Result<()> {
+    if let Some((done, times)) = said.take(line)? {
+        let (number, cases) = (done.case + 1, plan.cases.len());
+        let (name, bytes, us) = (plan.cases[done.case].name(), done.bytes, median(times));
+        writeln!(
+            io::stderr().lock(),
+            "tributary: {heading}, {number}/{cases}: {name}, {bytes} bytes: {us:.2} us"
+        )?;
     }
-
-    fn complete(self, plan: &Plan) -> anyhow::Result<Outcome> {
-        let start = self.start.context("its first line is missing; does another program run?")?;
-        let ranks: u64 = self.hosts.iter().map(|host| host.ranks).sum();
-        if ranks != start.ranks {
-            bail!("{ranks} of {} ranks are accounted for", start.ranks);
-        }
-        for (number, case) in plan.cases.iter().enumerate() {
-            let count = self.samples[number].len() as u64;
-            if count != case.blocks || self.done.get(number).is_none_or(|done| done.case != number)
-            {
-                bail!("{count} of {} times of {} came", case.blocks, case.word());
-            }
-        }
-        let Self { samples, done, hosts, .. } = self;
-        Ok(Outcome { start, samples, done, hosts, report: None })
-    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -2,21 +2,18 @@
 
 use std::io::{self, Write};
 
-use serde_json::{Value, json};
+use tributary_measuring::{Library, Outcome, Ratio, Row, library_name};
 
-use super::launch::Outcome;
-use super::names;
-use super::plan::{Library, Plan};
-use super::rows::{Ratio, Row};
+use super::plan::Plan;
 
 /// Writes the rows.
 pub(super) fn write(plan: &Plan, facts: &Outcome, rows: &[Row]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if plan.json {
         for row in rows {
-            let mut line = json_of(row);
-            line["ranks"] = facts.start.ranks.into();
-            line["hosts"] = facts.hosts.len().into();
+            let mut line = row.json();
+            line["ranks"] = facts.ranks().into();
+            line["hosts"] = facts.hosts().into();
             writeln!(out, "{line}")?;
         }
         return Ok(());
@@ -24,9 +21,9 @@ pub(super) fn write(plan: &Plan, facts: &Outcome, rows: &[Row]) -> io::Result<()
     writeln!(
         out,
         "# {} ranks on {} hosts, {}, sums of f32; every result is checked",
-        facts.start.ranks,
-        facts.hosts.len(),
-        names::library(&facts.start.library)
+        facts.ranks(),
+        facts.hosts(),
+        library_name(facts.library())
     )?;
     writeln!(out, "# times in us, of the slowest rank; bandwidths in 10^9 bytes a second; --help")?;
     let mut heading = String::new();
@@ -84,37 +81,6 @@ fn short(value: f64) -> String {
         ..10_000.0 => format!("{value:.1}"),
         _ => format!("{value:.0}"),
     }
-}
-
-/// A row for machines.
-pub(super) fn json_of(row: &Row) -> Value {
-    let times = &row.times;
-    let mut line = json!({
-        "with": row.library.key(),
-        "collective": row.case.collective.name(),
-        "nonblocking": row.case.nonblocking,
-        "in_place": row.case.in_place,
-        "size_bytes": row.size_bytes,
-        "blocks": row.blocks,
-        "calls_per_block": row.calls,
-        "mean_us": times.mean,
-        "min_us": times.min,
-        "q1_us": times.q1,
-        "median_us": times.median,
-        "q3_us": times.q3,
-        "p99_us": times.p99,
-        "max_us": times.max,
-        "algorithm_gbytes_per_s": row.bandwidth.algorithm,
-        "bus_gbytes_per_s": row.bandwidth.bus,
-        "wrong_elements": row.wrong,
-        "checked_elements": row.checked,
-    });
-    if let Some(Ratio { median, least, greatest }) = row.ratio {
-        line["plain_times_as_long"] = median.into();
-        line["plain_times_as_long_least"] = least.into();
-        line["plain_times_as_long_most"] = greatest.into();
-    }
-    line
 }
 
 #[cfg(test)]

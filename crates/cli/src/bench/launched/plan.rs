@@ -3,33 +3,15 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use tributary_measuring::{Case, Library};
+
 use super::super::sizes;
-use crate::flags::{BenchFlags, LaunchedCollective};
+use crate::flags::BenchFlags;
 use crate::run::program;
 use crate::usage::UsageError;
 
 /// The element is a float.
 const ELEMENT_BYTES: u64 = 4;
-
-/// What the measuring program runs with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Library {
-    /// The preload library.
-    Ours,
-    /// The MPI alone.
-    Plain,
-}
-
-/// What is timed: a collective in one form and size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Case {
-    pub(super) collective: LaunchedCollective,
-    pub(super) nonblocking: bool,
-    pub(super) in_place: bool,
-    pub(super) size_bytes: u64,
-    pub(super) blocks: u64,
-    pub(super) warmup: u64,
-}
 
 /// A measurement with checked options.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,23 +28,8 @@ pub(super) struct Plan {
     pub(super) report: Option<PathBuf>,
 }
 
-impl Case {
-    /// The collective's name, with an `i` before it as in MPI if the call does not block.
-    pub(super) fn name(&self) -> String {
-        format!("{}{}", if self.nonblocking { "i" } else { "" }, self.collective.name())
-    }
-
-    /// As the measuring program reads it.
-    pub(super) fn word(&self) -> String {
-        let form = if self.nonblocking { "n" } else { "b" };
-        let place = if self.in_place { "i" } else { "" };
-        let name = self.collective.name();
-        format!("{name}:{}:{}:{}:{form}{place}", self.size_bytes, self.blocks, self.warmup)
-    }
-}
-
 impl Plan {
-    /// What each round runs, in turns: whoever comes second finds the machine as the first has left it.
+    /// What each round runs, in turns: the second one finds the machine as the first has left it.
     pub(super) fn rounds(&self) -> impl Iterator<Item = Vec<Library>> {
         let peer = self.peer;
         (0..self.rounds).map(move |round| match (peer, round % 2) {
@@ -70,24 +37,6 @@ impl Plan {
             (true, 0) => vec![Library::Ours, Library::Plain],
             (true, _) => vec![Library::Plain, Library::Ours],
         })
-    }
-}
-
-impl Library {
-    /// For people.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Ours => "tributary",
-            Self::Plain => "plain MPI",
-        }
-    }
-
-    /// For programs.
-    pub(super) fn key(self) -> &'static str {
-        match self {
-            Self::Ours => "tributary",
-            Self::Plain => "plain_mpi",
-        }
     }
 }
 
@@ -142,18 +91,16 @@ fn cases(flags: &BenchFlags) -> Result<Vec<Case>, UsageError> {
             let allowed = "each collective is allowed once";
             return Err(UsageError::new("--collectives", collective.name(), allowed));
         }
-        let has_data = collective != LaunchedCollective::Barrier;
-        let has_place = has_data && collective != LaunchedCollective::Bcast;
         for nonblocking in [false, true] {
             if nonblocking && !given.nonblocking {
                 continue;
             }
-            for &size_bytes in if has_data { &sizes[..] } else { &[0] } {
+            for &size_bytes in if collective.has_data() { &sizes[..] } else { &[0] } {
                 let blocks = flags.iters.unwrap_or_else(|| sizes::usual_iterations(size_bytes));
                 cases.push(Case {
                     collective,
                     nonblocking,
-                    in_place: given.in_place && has_place,
+                    in_place: given.in_place && collective.has_place(),
                     size_bytes,
                     blocks,
                     warmup: flags.warmup.unwrap_or(blocks / 10),

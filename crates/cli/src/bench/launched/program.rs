@@ -7,12 +7,11 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
 use tempfile::TempDir;
+use tributary_measuring::SOURCE;
 
 use super::plan::Plan;
 use crate::run::program;
 use crate::usage::UsageError;
-
-const SOURCE: &str = include_str!("measure.c");
 
 /// The compiled program; its folder is removed with this value.
 pub(super) struct MeasuringProgram {

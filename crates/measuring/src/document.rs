@@ -3,22 +3,38 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tributary_client::knobs;
-use tributary_client::report::{CommunicatorReport, Report};
+use tributary_report::{CommunicatorReport, Report};
 
-use super::lines::{Adapter, Host};
-use super::names::{self, Names};
-use super::output::json_of;
-use super::plan::Plan;
-use super::rows::{Measured, Row};
+use crate::lines::{Adapter, Host};
+use crate::names::{self, Names};
+use crate::rows::{Measured, Row};
 
 /// What a reader knows the file by.
 const FORMAT: &str = "tributary-bench-1";
 
+/// How the measurement was set up.
+#[derive(Clone, Debug, Default)]
+pub struct Setting {
+    /// How often the launcher was started with the library.
+    pub rounds: u64,
+    /// What was to join the hosts of the job.
+    pub fabric: String,
+    /// Whether a manager is named.
+    pub manager_is_named: bool,
+    /// The names of the knobs that were set. Names alone: a value may be an address or a path.
+    pub knobs_set: Vec<String>,
+    /// Names, besides the hosts', that the file must not hold: of this machine and its user.
+    pub personal: Vec<String>,
+}
+
 /// The file's text.
-pub(super) fn text(plan: &Plan, measured: &Measured, rows: &[Row]) -> serde_json::Result<String> {
+///
+/// # Errors
+/// If the value has no form in JSON.
+pub fn text(setting: &Setting, measured: &Measured, rows: &[Row]) -> serde_json::Result<String> {
     let facts = measured.facts();
-    let names = Names::new(facts.hosts.iter());
+    let hosts = facts.hosts.iter().map(|host| host.name.clone());
+    let names = Names::new(hosts.chain(setting.personal.iter().cloned()).collect());
     let ranks_per_host = || facts.hosts.iter().map(|host| host.ranks);
     let document = json!({
         "format": FORMAT,
@@ -31,10 +47,10 @@ pub(super) fn text(plan: &Plan, measured: &Measured, rows: &[Row]) -> serde_json
         "hosts": facts.hosts.len(),
         "ranks_per_host_least": ranks_per_host().min(),
         "ranks_per_host_most": ranks_per_host().max(),
-        "rounds": plan.rounds,
+        "rounds": setting.rounds,
         "kinds_of_hosts": kinds_of_hosts(&facts.hosts, &names),
-        "fabric": fabric(facts.report.as_ref(), &names),
-        "results": rows.iter().map(json_of).collect::<Vec<_>>(),
+        "fabric": fabric(setting, facts.report.as_ref(), &names),
+        "results": rows.iter().map(Row::json).collect::<Vec<_>>(),
     });
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
@@ -81,20 +97,11 @@ fn sorted(host: &Host) -> Vec<&Adapter> {
 }
 
 /// What joined the hosts, and which way operations went, of the library's report of the first round.
-fn fabric(report: Option<&Report>, names: &Names) -> Value {
-    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let setting =
-        std::env::var(knobs::FABRIC.name).unwrap_or_else(|_| knobs::FABRIC.default.to_owned());
-    // Names alone: a value may be an address or a path.
-    let known = std::env::vars()
-        .map(|(name, _)| name)
-        .filter(|name| knobs::KNOBS.iter().any(|knob| knob.name == name));
-    let mut set: Vec<String> = known.collect();
-    set.sort();
+fn fabric(setting: &Setting, report: Option<&Report>, names: &Names) -> Value {
     let mut fabric = json!({
-        "setting": names.without(&setting),
-        "manager_is_named": is_set(knobs::MANAGER.name),
-        "knobs_set": set,
+        "setting": names.without(&setting.fabric),
+        "manager_is_named": setting.manager_is_named,
+        "knobs_set": setting.knobs_set,
     });
     if let Some(report) = report {
         fabric["in_host"] = report.in_host.into();
@@ -160,7 +167,7 @@ mod tests {
     #[test]
     fn hosts_that_are_alike_are_counted_and_not_named() {
         let hosts = [host("h0", 10), host("h1", 20)];
-        let kinds = kinds_of_hosts(&hosts, &Names::new(hosts.iter()));
+        let kinds = kinds_of_hosts(&hosts, &Names::new(vec!["h0".into(), "h1".into()]));
         assert_eq!(kinds.len(), 1);
         assert_eq!((&kinds[0]["hosts"], &kinds[0]["cores"]), (&2.into(), &64.into()));
         assert_eq!(kinds[0]["adapters"][0]["sent_bytes"], 30);
@@ -170,8 +177,7 @@ mod tests {
     #[test]
     fn reasons_of_several_hosts_become_one() {
         let told = [("host h0 is slow".to_owned(), 2), ("host h1 is slow".to_owned(), 3)].into();
-        let hosts = [host("h0", 0), host("h1", 0)];
-        let shown = reasons(&told, &Names::new(hosts.iter()));
+        let shown = reasons(&told, &Names::new(vec!["h0".into(), "h1".into()]));
         assert_eq!(shown, json!({"host [removed] is slow": 5}));
     }
 }

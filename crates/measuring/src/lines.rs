@@ -8,11 +8,16 @@ const MARK: &str = "@tributary-bench ";
 /// A line of the measuring program.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Line {
+pub enum Line {
     /// It has started.
     Start(Start),
     /// Times of some blocks of a case, of the slowest rank each.
-    Samples { case: usize, us: Vec<f64> },
+    Samples {
+        /// The case's number.
+        case: usize,
+        /// Microseconds for one call.
+        us: Vec<f64>,
+    },
     /// A case is over.
     Done(Done),
     /// A host of the job.
@@ -21,49 +26,65 @@ pub(super) enum Line {
 
 /// The job.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(super) struct Start {
-    pub(super) ranks: u64,
-    pub(super) mpi_standard: String,
-    pub(super) library: String,
+pub struct Start {
+    /// Its ranks.
+    pub ranks: u64,
+    /// The version of the standard that the MPI has.
+    pub mpi_standard: String,
+    /// What the MPI says about itself.
+    pub library: String,
 }
 
 /// The end of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub(super) struct Done {
-    pub(super) case: usize,
+pub struct Done {
+    /// The case's number.
+    pub case: usize,
     /// The size that was timed: whole elements.
-    pub(super) bytes: u64,
+    pub bytes: u64,
     /// Calls a block.
-    pub(super) calls: u64,
+    pub calls: u64,
     /// Elements of results that were wrong, over all ranks.
-    pub(super) wrong: u64,
-    pub(super) checked: u64,
+    pub wrong: u64,
+    /// Elements of results that were compared, over all ranks.
+    pub checked: u64,
 }
 
 /// A host. Its name is for taking it out of texts.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(super) struct Host {
-    pub(super) name: String,
-    pub(super) ranks: u64,
-    pub(super) cores: u64,
-    pub(super) kernel: String,
-    pub(super) rdma_ports: u64,
-    pub(super) adapters: Vec<Adapter>,
+pub struct Host {
+    /// Its name.
+    pub name: String,
+    /// The ranks on it.
+    pub ranks: u64,
+    /// Its cores.
+    pub cores: u64,
+    /// Its kernel's version.
+    pub kernel: String,
+    /// Its active ports of RDMA.
+    pub rdma_ports: u64,
+    /// Its adapters.
+    pub adapters: Vec<Adapter>,
 }
 
 /// A network adapter of a host, and what it carried while cases were timed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-pub(super) struct Adapter {
-    pub(super) driver: String,
-    /// 0: unknown.
-    pub(super) speed_mbps: u64,
-    pub(super) mtu_bytes: u64,
-    pub(super) sent_bytes: u64,
-    pub(super) received_bytes: u64,
+pub struct Adapter {
+    /// Its driver's name; empty: unknown.
+    pub driver: String,
+    /// Megabits a second; 0: unknown.
+    pub speed_mbps: u64,
+    /// The longest packet.
+    pub mtu_bytes: u64,
+    /// What it sent.
+    pub sent_bytes: u64,
+    /// What it received.
+    pub received_bytes: u64,
 }
 
 /// Reads a line of a launcher's output; `None` for one that is not of the measuring program.
-pub(super) fn read(text: &str) -> Option<serde_json::Result<Line>> {
+#[must_use]
+pub fn read(text: &str) -> Option<serde_json::Result<Line>> {
     let (_, json) = text.split_once(MARK)?;
     Some(serde_json::from_str(json.trim_end()))
 }

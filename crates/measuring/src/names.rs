@@ -2,26 +2,16 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::lines::Host;
-
 /// What stands where something was.
 const REMOVED: &str = "[removed]";
 
 /// What must not be passed on.
-pub(super) struct Names(Vec<String>);
+pub struct Names(Vec<String>);
 
 impl Names {
-    /// The names of hosts, whole and up to their first dot, of this machine and of its user.
-    pub(super) fn new<'a>(hosts: impl Iterator<Item = &'a Host>) -> Self {
-        let uname = rustix::system::uname();
-        let user = ["USER", "LOGNAME"].into_iter().filter_map(|name| std::env::var(name).ok());
-        let own = [uname.nodename().to_string_lossy().into_owned()];
-        let whole: Vec<String> =
-            hosts.map(|host| host.name.clone()).chain(own).chain(user).collect();
-        Self::of(whole)
-    }
-
-    fn of(whole: Vec<String>) -> Self {
+    /// Names, whole and up to their first dot.
+    #[must_use]
+    pub fn new(whole: Vec<String>) -> Self {
         let first = |name: &String| name.split('.').next().unwrap_or_default().to_owned();
         let short: Vec<String> = whole.iter().map(first).collect();
         let names = whole.into_iter().chain(short).filter(|name| !name.is_empty());
@@ -29,7 +19,8 @@ impl Names {
     }
 
     /// The text without them, word by word.
-    pub(super) fn without(&self, text: &str) -> String {
+    #[must_use]
+    pub fn without(&self, text: &str) -> String {
         let words = text.split_whitespace();
         let kept = words.map(|word| if self.names(word) { REMOVED } else { word });
         kept.collect::<Vec<_>>().join(" ")
@@ -53,7 +44,8 @@ impl Names {
 }
 
 /// The name and the version of an MPI, of what it says about itself: what follows may name who built it, and where.
-pub(super) fn library(says: &str) -> String {
+#[must_use]
+pub fn library(says: &str) -> String {
     let words = says.split_whitespace().take_while(|word| !word.contains(['/', '@']));
     words.take(8).collect::<Vec<_>>().join(" ")
 }
@@ -64,7 +56,7 @@ mod tests {
 
     #[test]
     fn names_addresses_and_paths_go_and_the_rest_stays() {
-        let names = Names::of(vec!["login1.cluster.example".into(), "h0".into(), "anna".into()]);
+        let names = Names::new(vec!["login1.cluster.example".into(), "h0".into(), "anna".into()]);
         for (text, without) in [
             ("host h0 at 10.77.2.2, port 7:", "host [removed] at [removed] port 7:"),
             ("h0@10.1.1.1:80 Login1 (login1.cluster.example)", "[removed] [removed] [removed]"),

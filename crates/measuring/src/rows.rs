@@ -1,80 +1,96 @@
 //! From times of blocks to the figures of one row.
 
-use anyhow::ensure;
+use serde_json::{Value, json};
 
-use super::super::timing::quantile;
-use super::launch::Outcome;
-use super::plan::{Case, Library, Plan};
-use crate::flags::LaunchedCollective;
+use crate::case::{Case, Collective, Library};
+use crate::said::Outcome;
 
 /// The outcomes so far, in the order of the rounds.
-pub(super) struct Measured {
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
     ours: Vec<Outcome>,
     plain: Vec<Outcome>,
 }
 
 /// A case with the library or without, over all rounds.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
-    pub(super) case: Case,
-    pub(super) library: Library,
+pub struct Row {
+    /// What was timed.
+    pub case: Case,
+    /// What it ran with.
+    pub library: Library,
     /// Bytes that were timed: whole elements for each rank.
-    pub(super) size_bytes: u64,
-    pub(super) blocks: u64,
+    pub size_bytes: u64,
+    /// Blocks that were timed.
+    pub blocks: u64,
     /// Calls a block, the most of a round.
-    pub(super) calls: u64,
-    pub(super) times: Times,
-    pub(super) bandwidth: Bandwidth,
-    pub(super) wrong: u64,
-    pub(super) checked: u64,
+    pub calls: u64,
+    /// How long a call took.
+    pub times: Times,
+    /// What that is in bytes a second.
+    pub bandwidth: Bandwidth,
+    /// Elements of results that were wrong, over all ranks.
+    pub wrong: u64,
+    /// Elements of results that were compared.
+    pub checked: u64,
     /// In a row of the library, how many times as long the plain MPI takes.
-    pub(super) ratio: Option<Ratio>,
+    pub ratio: Option<Ratio>,
 }
 
 /// Of blocks, for one call, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Times {
-    pub(super) mean: f64,
-    pub(super) min: f64,
-    pub(super) q1: f64,
-    pub(super) median: f64,
-    pub(super) q3: f64,
-    pub(super) p99: f64,
-    pub(super) max: f64,
+pub struct Times {
+    /// The mean.
+    pub mean: f64,
+    /// The least.
+    pub min: f64,
+    /// The first quartile.
+    pub q1: f64,
+    /// The median.
+    pub median: f64,
+    /// The third quartile.
+    pub q3: f64,
+    /// The 99th percentile.
+    pub p99: f64,
+    /// The most.
+    pub max: f64,
 }
 
 /// In 10^9 bytes a second; none where it is not defined.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Bandwidth {
-    pub(super) algorithm: Option<f64>,
-    pub(super) bus: Option<f64>,
+pub struct Bandwidth {
+    /// Of the algorithm.
+    pub algorithm: Option<f64>,
+    /// Of the bus.
+    pub bus: Option<f64>,
 }
 
 /// How many times as long the plain MPI takes: its median of a round over the library's of that round.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Ratio {
+pub struct Ratio {
     /// Of the rounds.
-    pub(super) median: f64,
-    pub(super) least: f64,
-    pub(super) greatest: f64,
+    pub median: f64,
+    /// The least of a round.
+    pub least: f64,
+    /// The greatest of a round.
+    pub greatest: f64,
 }
 
 impl Measured {
-    pub(super) fn new(plan: &Plan) -> Self {
-        let rounds = usize::try_from(plan.rounds).unwrap_or_default();
-        Self { ours: Vec::with_capacity(rounds), plain: Vec::new() }
-    }
-
     /// Takes what a start of the launcher gave.
-    pub(super) fn take(&mut self, library: Library, outcome: Outcome) -> anyhow::Result<()> {
-        if let Some(first) = self.ours.first().or(self.plain.first()) {
-            let shape = |outcome: &Outcome| (outcome.start.ranks, outcome.hosts.len());
-            ensure!(
-                shape(first) == shape(&outcome),
-                "the launcher has started other numbers of ranks and hosts than before, {:?} after {:?}",
-                shape(&outcome),
-                shape(first)
-            );
+    ///
+    /// # Errors
+    /// If it had other numbers of ranks and hosts than the first.
+    pub fn take(&mut self, library: Library, outcome: Outcome) -> Result<(), String> {
+        let shape = |outcome: &Outcome| (outcome.ranks(), outcome.hosts());
+        let (ranks, hosts) = shape(&outcome);
+        if let Some(first) = self.ours.first().or(self.plain.first())
+            && shape(first) != (ranks, hosts)
+        {
+            let (before, on) = shape(first);
+            return Err(format!(
+                "the launcher has started {ranks} ranks on {hosts} hosts, after {before} on {on}"
+            ));
         }
         match library {
             Library::Ours => self.ours.push(outcome),
@@ -84,14 +100,19 @@ impl Measured {
     }
 
     /// The first outcome with the library, for what is the same in all.
-    pub(super) fn facts(&self) -> &Outcome {
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    pub fn facts(&self) -> &Outcome {
         self.ours.first().expect("every round runs with the library, and there is one at least")
     }
 
     /// The rows, case by case, the library's first.
-    pub(super) fn rows(&self, plan: &Plan) -> Vec<Row> {
+    #[must_use]
+    pub fn rows(&self, cases: &[Case]) -> Vec<Row> {
         let mut rows = Vec::new();
-        for (number, &case) in plan.cases.iter().enumerate() {
+        for (number, &case) in cases.iter().enumerate() {
             for (library, outcomes) in [(Library::Ours, &self.ours), (Library::Plain, &self.plain)]
             {
                 if outcomes.is_empty() {
@@ -113,6 +134,40 @@ impl Measured {
         };
         let times = times(&self.ours.iter().zip(&self.plain).map(of_round).collect::<Vec<_>>());
         Ratio { median: times.median, least: times.min, greatest: times.max }
+    }
+}
+
+impl Row {
+    /// The row for programs.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let times = &self.times;
+        let mut line = json!({
+            "with": self.library.key(),
+            "collective": self.case.collective.name(),
+            "nonblocking": self.case.nonblocking,
+            "in_place": self.case.in_place,
+            "size_bytes": self.size_bytes,
+            "blocks": self.blocks,
+            "calls_per_block": self.calls,
+            "mean_us": times.mean,
+            "min_us": times.min,
+            "q1_us": times.q1,
+            "median_us": times.median,
+            "q3_us": times.q3,
+            "p99_us": times.p99,
+            "max_us": times.max,
+            "algorithm_gbytes_per_s": self.bandwidth.algorithm,
+            "bus_gbytes_per_s": self.bandwidth.bus,
+            "wrong_elements": self.wrong,
+            "checked_elements": self.checked,
+        });
+        if let Some(Ratio { median, least, greatest }) = self.ratio {
+            line["plain_times_as_long"] = median.into();
+            line["plain_times_as_long_least"] = least.into();
+            line["plain_times_as_long_most"] = greatest.into();
+        }
+        line
     }
 }
 
@@ -141,7 +196,8 @@ fn pooled(outcomes: &[Outcome], case: usize) -> Vec<f64> {
 }
 
 /// The median of some samples, of which there is one at least.
-pub(super) fn median(samples: &[f64]) -> f64 {
+#[must_use]
+pub fn median(samples: &[f64]) -> f64 {
     times(samples).median
 }
 
@@ -172,21 +228,23 @@ fn times(samples: &[f64]) -> Times {
     }
 }
 
+/// The value below which `share` of the samples are, with linear interpolation between two.
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let place = share * (sorted.len() - 1) as f64;
+    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+    below + (above - below) * place.fract()
+}
+
 /// As nccl-tests define it; they have no scan.
-fn bandwidth(
-    collective: LaunchedCollective,
-    size_bytes: u64,
-    ranks: u64,
-    mean_us: f64,
-) -> Bandwidth {
+fn bandwidth(collective: Collective, size_bytes: u64, ranks: u64, mean_us: f64) -> Bandwidth {
     let n = ranks as f64;
     let (total_bytes, factor) = match collective {
-        LaunchedCollective::Barrier => return Bandwidth { algorithm: None, bus: None },
-        LaunchedCollective::Allreduce => (size_bytes as f64, Some(2.0 * (n - 1.0) / n)),
-        LaunchedCollective::Reduce | LaunchedCollective::Bcast => (size_bytes as f64, Some(1.0)),
-        LaunchedCollective::Allgather => (size_bytes as f64 * n, Some((n - 1.0) / n)),
-        LaunchedCollective::ReduceScatter => (size_bytes as f64, Some((n - 1.0) / n)),
-        LaunchedCollective::Scan => (size_bytes as f64, None),
+        Collective::Barrier => return Bandwidth { algorithm: None, bus: None },
+        Collective::Allreduce => (size_bytes as f64, Some(2.0 * (n - 1.0) / n)),
+        Collective::Reduce | Collective::Bcast => (size_bytes as f64, Some(1.0)),
+        Collective::Allgather => (size_bytes as f64 * n, Some((n - 1.0) / n)),
+        Collective::ReduceScatter => (size_bytes as f64, Some((n - 1.0) / n)),
+        Collective::Scan => (size_bytes as f64, None),
     };
     let algorithm = total_bytes / mean_us / 1e3;
     Bandwidth { algorithm: Some(algorithm), bus: factor.map(|factor| algorithm * factor) }
@@ -208,11 +266,11 @@ mod tests {
     fn bandwidths_are_those_of_nccl_tests() {
         let of = |collective| bandwidth(collective, 1_000_000, 4, 1_000.0);
         let pair = |algorithm, bus| Bandwidth { algorithm: Some(algorithm), bus: Some(bus) };
-        assert_eq!(of(LaunchedCollective::Allreduce), pair(1.0, 1.5));
-        assert_eq!(of(LaunchedCollective::Bcast), pair(1.0, 1.0));
-        assert_eq!(of(LaunchedCollective::Allgather), pair(4.0, 3.0));
-        assert_eq!(of(LaunchedCollective::ReduceScatter), pair(1.0, 0.75));
-        assert_eq!(of(LaunchedCollective::Scan).bus, None);
-        assert_eq!(of(LaunchedCollective::Barrier).algorithm, None);
+        assert_eq!(of(Collective::Allreduce), pair(1.0, 1.5));
+        assert_eq!(of(Collective::Bcast), pair(1.0, 1.0));
+        assert_eq!(of(Collective::Allgather), pair(4.0, 3.0));
+        assert_eq!(of(Collective::ReduceScatter), pair(1.0, 0.75));
+        assert_eq!(of(Collective::Scan).bus, None);
+        assert_eq!(of(Collective::Barrier).algorithm, None);
     }
 }
