@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Measures 4 hosts of a lab by `tributary bench -- LAUNCHER` without a manager, under Open MPI and MPICH, and checks the file
-to pass on.
+"""Measures 4 hosts of a lab by `tributary bench -- LAUNCHER` without a manager, under Open MPI and MPICH, and checks
+the file to pass on.
 
-Every row is there, quartiles are in order, no element is wrong, operations went between hosts over direct links, and nothing
-in the file names a host, an address, a path or a user. A wrong element that is planted makes the measurement fail.
+Every row is there, quartiles are in order, no element is wrong, operations went between hosts over direct links, and
+nothing in the file names a host, an address, a path or a user, also where the library's report does. A wrong element
+that is planted makes the measurement fail.
 """
 
 import getpass
@@ -24,7 +25,7 @@ RANKS = PER_HOST * len(HOSTS)
 COLLECTIVES = ("allreduce", "reduce", "bcast", "barrier", "allgather", "reduce_scatter", "scan")
 SIZES = (8, 65536)
 ROUNDS, BLOCKS = 2, 20
-# Each measurement: its options, whether it has the nonblocking forms, whether in place, and whether beside the plain MPI.
+# Each measurement: its options, whether it has nonblocking forms, whether in place, whether beside the plain MPI.
 RUNS = {"all forms, beside the plain MPI": (["--nonblocking", "--peer"], True, False, True),
         "in place": (["--in-place"], False, True, False)}
 # What has a form in place.
@@ -116,7 +117,7 @@ def check_hosts(found):
     world = max(fabric["communicators"], key=lambda one: one["ranks"])
     if fabric["manager_is_named"] or fabric["in_tree"] != 0 or (world["ranks"], world["hosts"]) != (RANKS, len(HOSTS)):
         raise Failure(f"the job did not join its hosts itself: {fabric}")
-    if any(world["collectives"][collective]["direct"] == 0 for collective in ("allreduce", "reduce", "bcast", "barrier")):
+    if any(world["collectives"][kind]["direct"] == 0 for kind in ("allreduce", "reduce", "bcast", "barrier")):
         raise Failure(f"not over direct links: {fabric}")
 
 
@@ -156,16 +157,35 @@ def check_row(row, peer):
 
 
 def check_bandwidth(row):
-    collective, algorithm, bus = row["collective"], row["algorithm_gbytes_per_s"], row["bus_gbytes_per_s"]
+    collective, algorithm, bus = row["collective"], row["algorithm_mbytes_per_s"], row["bus_mbytes_per_s"]
     if collective == "barrier":
         expected = (None, None)
     else:
         total = row["size_bytes"] * (RANKS if collective == "allgather" else 1)
-        by_mean = total / row["mean_us"] / 1e3
+        by_mean = total / row["mean_us"]
         expected = (by_mean, by_mean * BUS[collective] if collective in BUS else None)
     for have, want in zip((algorithm, bus), expected):
         if (have is None) != (want is None) or (have is not None and abs(have - want) > 1e-6 * want):
             raise Failure(f"bandwidths are not {expected}: {row}")
+
+
+def check_reasons(mpi, name, arguments):
+    """The library's report names a host without an address; the file says why nothing was offloaded, and names none."""
+    with tempfile.TemporaryDirectory(prefix="tributary-lab-") as path:
+        folder = pathlib.Path(path)
+        code, text = measure(mpi, name, ["--nonblocking"], folder, arguments, {"TRIBUTARY_INTERFACE": "ib7"})
+        if code != 0:
+            raise Failure(f"exit code {code}\n{text}")
+        written = (folder / "file.json").read_text()
+    found = json.loads(written)
+    check_names(written, found)
+    fabric = found["fabric"]
+    why = " ".join(fabric["reasons"])
+    if fabric["direct"] != 0 or fabric["passed_through"] == 0 or "host [removed] has no address" not in why:
+        raise Failure(f"the file does not say why nothing was offloaded: {fabric}")
+    if "TRIBUTARY_INTERFACE" not in fabric["knobs_set"] or "ib7" in written:
+        raise Failure(f"a knob is to be named without its value: {fabric}")
+    return f"{fabric['passed_through']} passed_through"
 
 
 def check_planted(mpi, name, arguments):
@@ -191,7 +211,9 @@ def main():
     tests = Tests(arguments)
     cases = []
     for mpi in MPIS:
-        cases += [(f"{mpi:8} {run}", lambda name, mpi=mpi, run=run: check_file(mpi, name, run, arguments)) for run in RUNS]
+        cases += [(f"{mpi:8} {run}", lambda name, mpi=mpi, run=run: check_file(mpi, name, run, arguments))
+                  for run in RUNS]
+        cases.append((f"{mpi:8} no such interface", lambda name, mpi=mpi: check_reasons(mpi, name, arguments)))
         cases.append((f"{mpi:8} a wrong element", lambda name, mpi=mpi: check_planted(mpi, name, arguments)))
     tests.on_lab(LAB, cases)
     print(f"{tests.failed} failed")

@@ -1,26 +1,28 @@
 /*
- * The measuring program of `tributary bench -- LAUNCHER`. The program `tributary` holds this source and compiles it with the
- * user's mpicc, so that the same program runs with the preload library and without it.
+ * The measuring program of `tributary bench -- LAUNCHER`. The program `tributary` holds this source and compiles it
+ * with the user's mpicc, so that the same program runs with the preload library and without it.
  *
  *     measure CASE...          CASE is COLLECTIVE:BYTES:BLOCKS:WARMUP:FORM
  *
- * FORM is a word of letters: b or n, a blocking or a nonblocking call, and i, in place. BYTES are those of a rank's vector: what
- * it contributes, and for reduce_scatter what it contributes to all ranks, rounded up to whole elements for each.
+ * FORM is a word of letters: b or n, a blocking or a nonblocking call, and i, in place. BYTES are those of a rank's
+ * vector: what it contributes, and for reduce_scatter what it contributes to all ranks, rounded up to whole elements
+ * for each.
  *
- * A case is timed in blocks of calls, one call a block unless a call takes less than BLOCK_US. Ranks meet in a barrier before each
- * block; its time is not counted. A block's time is the slowest rank's over the calls of the block. In a reduction to one rank, a
- * broadcast and a scan some ranks may run ahead of others, so calls in a row would measure a rate: they have one call a block, and so
- * has every call in place, because its result is the next call's contribution. After each block every rank compares the whole
- * result of the last call with what it has to be.
+ * A case is timed in blocks of calls, one call a block unless a call takes less than BLOCK_US. Ranks meet in a barrier
+ * before each block; its time is not counted. A block's time is the slowest rank's over the calls of the block. In a
+ * reduction to one rank, a broadcast and a scan some ranks may run ahead of others, so calls in a row would measure a
+ * rate: they have one call a block, and so has every call in place, because its result is the next call's
+ * contribution. After each block every rank compares the whole result of the last call with what it has to be.
  *
- * What is between measured calls must not go through the preload library, so that it is the same with it and without: the barrier
- * is of messages between two ranks, and results come together by MPI_Gather and MPI_Scatter, which are not offloaded.
+ * What is between measured calls must not go through the preload library, so that it is the same with it and without:
+ * the barrier is of messages between two ranks, and results come together by MPI_Gather and MPI_Scatter, which are not
+ * offloaded.
  *
- * Rank 0 writes lines that begin with MARK and go on with JSON; launchers may put words before them. Names of hosts are in
- * them so that `tributary` can take them out of texts; it writes no name to a file.
+ * Rank 0 writes lines that begin with MARK and go on with JSON; launchers may put words before them. Names of hosts are
+ * in them so that `tributary` can take them out of texts; it writes no name to a file.
  *
- * For the project's test of wrong results: if MEASURE_PLANT_WRONG names a collective, rank 0 takes one element of its first result
- * for a wrong one.
+ * For the project's test of wrong results: if MEASURE_PLANT_WRONG names a collective, rank 0 takes one element of its
+ * first result for a wrong one.
  */
 #include <mpi.h>
 
@@ -45,7 +47,8 @@ enum { CALLS_MAX = 100, TRIAL_CALLS = 5, BATCH = 256, SAMPLES_A_LINE = 32, ADAPT
 
 enum kind { ALLREDUCE, REDUCE, BCAST, BARRIER, ALLGATHER, REDUCE_SCATTER, SCAN, KINDS };
 
-static const char *const NAMES[KINDS] = {"allreduce", "reduce", "bcast", "barrier", "allgather", "reduce_scatter", "scan"};
+static const char *const NAMES[KINDS] = {"allreduce", "reduce",         "bcast", "barrier",
+                                         "allgather", "reduce_scatter", "scan"};
 
 struct measured_case {
     enum kind kind;
@@ -96,11 +99,11 @@ static void fail(const char *what, const char *detail) {
     exit(1);
 }
 
-/* Every rank hears of every other, directly or through others, within as many steps as the number of ranks has binary digits. */
+/* Every rank hears of every other, directly or through others, in as many steps as the number of ranks has digits. */
 static void meet(void) {
     for (int distance = 1; distance < ranks; distance *= 2) {
-        MPI_Sendrecv(NULL, 0, MPI_BYTE, (rank + distance) % ranks, TAG, NULL, 0, MPI_BYTE, (rank - distance + ranks) % ranks, TAG,
-                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        int to = (rank + distance) % ranks, from = (rank - distance + ranks) % ranks;
+        MPI_Sendrecv(NULL, 0, MPI_BYTE, to, TAG, NULL, 0, MPI_BYTE, from, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
 }
 
@@ -417,8 +420,9 @@ static void find_adapters(struct host_facts *facts) {
     facts->adapters = 0;
     while (file != NULL && socket_fd >= 0 && facts->adapters < ADAPTERS_MAX && fgets(line, sizeof line, file) != NULL) {
         struct adapter one = {0};
-        if (sscanf(line, " %15[^: ]: %llu %*u %*u %*u %*u %*u %*u %*u %llu", one.name, &one.received_bytes, &one.sent_bytes) == 3 &&
-            strcmp(one.name, "lo") != 0) {
+        int found = sscanf(line, " %15[^: ]: %llu %*u %*u %*u %*u %*u %*u %*u %llu", one.name, &one.received_bytes,
+                           &one.sent_bytes);
+        if (found == 3 && strcmp(one.name, "lo") != 0) {
             describe(&one, socket_fd);
             facts->adapter[facts->adapters++] = one;
         }
@@ -475,8 +479,8 @@ static void write_text(const char *text) {
 static void write_host(const struct host_facts *before, const struct host_facts *after, int count) {
     printf(MARK "{\"host\":{\"name\":");
     write_text(after->name);
-    printf(",\"ranks\":%d,\"cores\":%d,\"kernel\":\"%s\",\"rdma_ports\":%d,\"adapters\":[", count, after->cores, after->kernel,
-           after->rdma_ports);
+    printf(",\"ranks\":%d,\"cores\":%d,\"kernel\":\"%s\",\"rdma_ports\":%d,\"adapters\":[", count, after->cores,
+           after->kernel, after->rdma_ports);
     for (int at = 0; at < after->adapters; at++) {
         const struct adapter *one = &after->adapter[at];
         unsigned long long sent = 0, received = 0;

@@ -1,6 +1,6 @@
 //! Takes out of texts what names a host or a person: names, addresses and paths.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// What stands where something was.
 const REMOVED: &str = "[removed]";
@@ -37,6 +37,10 @@ impl Names {
         {
             return true;
         }
+        let mut numbers = word.split(|letter: char| !letter.is_ascii_digit() && letter != '.');
+        if numbers.any(|number| number.trim_matches('.').parse::<Ipv4Addr>().is_ok()) {
+            return true;
+        }
         let separates = |letter: char| !letter.is_ascii_alphanumeric() && !"-_.".contains(letter);
         let mut parts = word.split(separates).map(|part| part.trim_matches('.').to_lowercase());
         parts.any(|part| self.0.contains(&part))
@@ -63,6 +67,7 @@ mod tests {
             ("anna's file /home/anna/x", "[removed] file [removed]"),
             ("fe80::1 [fe80::1]:80 10.0.0.1:7470", "[removed] [removed] [removed]"),
             ("spans 4 hosts: user-defined operator", "spans 4 hosts: user-defined operator"),
+            ("at=10.1.2.3:80; (10.1.2.3)", "[removed] [removed]"),
             ("longer than 65536 bytes", "longer than 65536 bytes"),
         ] {
             assert_eq!(names.without(text), without);

@@ -56,7 +56,7 @@ pub struct Times {
     pub max: f64,
 }
 
-/// In 10^9 bytes a second; none where it is not defined.
+/// In 10^6 bytes a second; none where it is not defined.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bandwidth {
     /// Of the algorithm.
@@ -157,8 +157,8 @@ impl Row {
             "q3_us": times.q3,
             "p99_us": times.p99,
             "max_us": times.max,
-            "algorithm_gbytes_per_s": self.bandwidth.algorithm,
-            "bus_gbytes_per_s": self.bandwidth.bus,
+            "algorithm_mbytes_per_s": self.bandwidth.algorithm,
+            "bus_mbytes_per_s": self.bandwidth.bus,
             "wrong_elements": self.wrong,
             "checked_elements": self.checked,
         });
@@ -229,7 +229,11 @@ fn times(samples: &[f64]) -> Times {
 }
 
 /// The value below which `share` of the samples are, with linear interpolation between two.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
+///
+/// # Panics
+/// If there is no sample.
+#[must_use]
+pub fn quantile(sorted: &[f64], share: f64) -> f64 {
     let place = share * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
     below + (above - below) * place.fract()
@@ -246,7 +250,7 @@ fn bandwidth(collective: Collective, size_bytes: u64, ranks: u64, mean_us: f64) 
         Collective::ReduceScatter => (size_bytes as f64, Some((n - 1.0) / n)),
         Collective::Scan => (size_bytes as f64, None),
     };
-    let algorithm = total_bytes / mean_us / 1e3;
+    let algorithm = total_bytes / mean_us;
     Bandwidth { algorithm: Some(algorithm), bus: factor.map(|factor| algorithm * factor) }
 }
 
@@ -264,12 +268,12 @@ mod tests {
 
     #[test]
     fn bandwidths_are_those_of_nccl_tests() {
-        let of = |collective| bandwidth(collective, 1_000_000, 4, 1_000.0);
+        let of = |collective| bandwidth(collective, 4_000, 4, 1_000.0);
         let pair = |algorithm, bus| Bandwidth { algorithm: Some(algorithm), bus: Some(bus) };
-        assert_eq!(of(Collective::Allreduce), pair(1.0, 1.5));
-        assert_eq!(of(Collective::Bcast), pair(1.0, 1.0));
-        assert_eq!(of(Collective::Allgather), pair(4.0, 3.0));
-        assert_eq!(of(Collective::ReduceScatter), pair(1.0, 0.75));
+        assert_eq!(of(Collective::Allreduce), pair(4.0, 6.0));
+        assert_eq!(of(Collective::Bcast), pair(4.0, 4.0));
+        assert_eq!(of(Collective::Allgather), pair(16.0, 12.0));
+        assert_eq!(of(Collective::ReduceScatter), pair(4.0, 3.0));
         assert_eq!(of(Collective::Scan).bus, None);
         assert_eq!(of(Collective::Barrier).algorithm, None);
     }

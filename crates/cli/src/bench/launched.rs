@@ -1,7 +1,7 @@
 //! Collectives on the hosts of an MPI's launcher: with the preload library, and for comparison without it.
 //!
-//! The launcher starts the program of crate `measuring`, which the MPI's compiler makes (`program`), once a round with the
-//! library and once without (`launch`). What its first rank writes becomes tables (`output`) and a file to pass on.
+//! The launcher starts the program of crate `measuring`, which the MPI's compiler makes (`program`), once a round with
+//! the library and once without (`launch`). What its first rank writes becomes tables (`output`) and a file to pass on.
 
 mod launch;
 mod output;

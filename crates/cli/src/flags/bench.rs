@@ -23,13 +23,14 @@ own part. After avg_us come quartiles over operations, of the mean over ranks, a
 of the mean over operations (in JSON op_min_us ... and rank_min_us ...). If a rank or an aggregation node dies, the \
 benchmark ends with exit code 1 and says what happened to every rank.
 
-With LAUNCHER: the launcher starts a measuring program, which mpicc compiles from a source that this program holds, with the \
-preload library and for --peer also without it. The ranks meet in a barrier, which is not timed; latency is the time of \
-the slowest rank of each call, or of each block of calls where a call takes less than 20 us. Sizes are those of the OSU \
-benchmarks: what a rank contributes, for reduce_scatter to all ranks together. Bandwidths are those of nccl-tests, in 10^9 \
-bytes a second: alg is S / mean, where S is the size, for allgather times n ranks; bus is alg times 2(n-1)/n for allreduce, \
-(n-1)/n for allgather and reduce_scatter, and 1 for reduce and bcast. Scan has no bus bandwidth, barrier none at all. Every \
-rank checks every result; the exit code is 1 if an element is wrong.";
+With LAUNCHER: the launcher starts a measuring program, which mpicc compiles from a source that this program holds, \
+with the preload library and for --peer also without it. The ranks meet in a barrier, which is not timed; latency is \
+the time of the slowest rank of each call, or of each block of calls where a call takes less than 20 us. Sizes are \
+those of the OSU benchmarks: what a rank contributes, for reduce_scatter to all ranks together. Bandwidths are those \
+of nccl-tests, but in 10^6 bytes a second: alg is S / mean, where S is the size, for allgather times n ranks; bus is alg \
+times 2(n-1)/n for allreduce, (n-1)/n for allgather and reduce_scatter, and 1 for reduce and bcast. Scan has no bus \
+bandwidth, barrier none at all. Every rank checks every result, of a block the last one; the exit code is 1 if an \
+element is wrong.";
 
 /// Time collectives: between processes of this machine without any MPI, or on a cluster through its MPI
 ///

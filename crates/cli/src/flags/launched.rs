@@ -36,13 +36,13 @@ pub(crate) struct LaunchedFlags {
     #[arg(long, requires = "launcher", conflicts_with = "collective")]
     pub(crate) peer: bool,
 
-    /// Rounds: how often the launcher is started; with --peer twice in each, and every other round begins with the plain MPI
+    /// How often the launcher is started; with --peer as often for the plain MPI, which begins every other round
     #[arg(long, value_name = "N", default_value = "3", value_parser = whole_number(1..=100))]
     #[arg(conflicts_with = "collective")]
     pub(crate) rounds: u64,
 
-    /// Write figures, kind of network, versions and numbers of hosts and ranks to FILE as JSON, to be passed on: it holds no name of
-    /// a host or a person, no address and no path
+    /// Write figures, kind of network, versions and numbers of hosts and ranks to FILE as JSON, to be passed on: it
+    /// holds no name of a host or a person, no address and no path
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     #[arg(requires = "launcher", conflicts_with = "collective")]
     pub(crate) report: Option<PathBuf>,

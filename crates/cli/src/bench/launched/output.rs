@@ -25,7 +25,7 @@ pub(super) fn write(plan: &Plan, facts: &Outcome, rows: &[Row]) -> io::Result<()
         facts.hosts(),
         library_name(facts.library())
     )?;
-    writeln!(out, "# times in us, of the slowest rank; bandwidths in 10^9 bytes a second; --help")?;
+    writeln!(out, "# times in us, of the slowest rank; bandwidths in MB/s of 10^6 bytes")?;
     let mut heading = String::new();
     for row in rows {
         let place = if row.case.in_place { ", in place" } else { "" };
