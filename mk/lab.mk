@@ -10,6 +10,7 @@ lab-tools: ## Find ip, tc, nft and jq, which the lab and its tests need (as root
 test-lab: build mpi-venvs lab-tools ## Run MPI programs on hosts of a lab, under both MPIs
 	$(PYTHON) tests/lab/test.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/nothing_deployed.py --tributary $(PROGRAM)
+	$(PYTHON) tests/lab/bench_report.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/nemesis.py --tributary $(PROGRAM) --seconds 40
 	$(PYTHON) tests/lab/soak.py --tributary $(PROGRAM) --loss 2 --between-hosts tree --kill-every 8 --seconds 40
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --path lossy-tree4 --path lossy-direct2 --path lossy-replicated4 --kind right --kind wrong --programs 8 --batch 4

@@ -1,11 +1,13 @@
-//! `tributary bench`: collectives between processes that it starts, without any MPI.
+//! `tributary bench`: collectives between processes that it starts, without any MPI; or through a launcher of MPI
+//! (`launched`), with the library and without.
 //!
-//! The parent (`hub`) starts one child per rank (`rank`), is their bootstrap, and collects their times. If
+//! Of processes of its own: the parent (`hub`) starts one child per rank (`rank`), is their bootstrap, and collects their times. If
 //! a rank ends early, it says what happened to each. It runs no collective itself.
 
 mod bootstrap;
 mod children;
 mod hub;
+mod launched;
 mod message;
 mod output;
 mod overlap;
@@ -28,6 +30,9 @@ pub(crate) use rank::run as run_rank;
 
 /// Runs the benchmark, one path after the other.
 pub(crate) fn run(flags: BenchFlags) -> anyhow::Result<ExitCode> {
+    if !flags.launcher.is_empty() {
+        return launched::run(&flags);
+    }
     let plan = Plan::try_from(flags)?;
     let signals = Signals::catch()?;
     let hosts_max = plan.paths.iter().map(|&path| plan.hosts_of(path)).max().unwrap_or(1);

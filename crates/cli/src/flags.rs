@@ -5,13 +5,14 @@ mod bench;
 mod daemons;
 mod inspect;
 mod lab;
+mod launched;
 mod model;
 mod report;
 mod run;
 mod sim;
 mod swarm;
 
-pub(crate) use bench::{BenchFlags, BenchRankFlags, CollectiveFlag, PathFlag};
+pub(crate) use bench::{BenchFlags, BenchRankFlags, CollectiveFlag, OwnFlags, PathFlag};
 pub(crate) use daemons::{KernelFlag, ManagerFlags, NodeFlags, TokenAction, TokenFlags};
 pub(crate) use inspect::{
     CompletionsFlags, ConfigFlags, DrainFlags, FabricFlags, ListenFlags, ManagerAddressFlags,
@@ -21,6 +22,7 @@ pub(crate) use lab::{
     LabAction, LabAgentFlags, LabCheckFlags, LabExecFlags, LabFlags, LabNodesFlag, LabProbeFlags,
     LabRunFlags, LabStatusFlags, LabSupervisorFlags, LabUpFlags,
 };
+pub(crate) use launched::LaunchedFlags;
 pub(crate) use model::{ModelFlags, TuneFlags};
 pub(crate) use report::ReportFlags;
 pub(crate) use run::{RunFlags, SwitchFlag, TransportFlag};
@@ -37,6 +39,7 @@ Examples:
   tributary run -- mpirun -n 4 ./app            run a program on this machine
   tributary run --hosts 2 -- mpirun -n 4 ./app  the same, acting as two hosts
   tributary bench allreduce --hosts 2           time the tree without any MPI
+  tributary bench --peer -- mpirun -n 8         time a cluster beside plain MPI
   tributary config                              show every knob and its origin
 
 The environment variable TRIBUTARY_LOG (error, warn, info, debug, trace, or a filter such as \

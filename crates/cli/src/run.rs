@@ -3,9 +3,9 @@
 mod arguments;
 mod command;
 pub(crate) mod launchers;
-mod library;
+pub(crate) mod library;
 mod preload;
-mod program;
+pub(crate) mod program;
 mod report;
 
 use std::ffi::OsString;
@@ -21,8 +21,8 @@ use crate::flags::RunFlags;
 use crate::flags::TransportFlag;
 use crate::usage::Misuse;
 use arguments::Arguments;
-pub(crate) use command::exit_code;
-use preload::Preload;
+pub(crate) use command::{Target, await_end, exit_code};
+pub(crate) use preload::Preload;
 
 /// Runs the command and shows its report.
 pub(crate) fn run(flags: RunFlags) -> anyhow::Result<ExitCode> {

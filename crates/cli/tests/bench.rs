@@ -31,6 +31,35 @@ fn json_rows_have_every_column_in_order_of_size() {
     }
 }
 
+/// Launchers that fail in ways of their own. A compiler that does nothing takes the place of mpicc.
+#[test]
+fn a_launcher_that_measures_nothing_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let bench = |mpicc: &str, launcher: &str| {
+        let mut command = tributary();
+        command.arg("bench").args(["--mpicc", mpicc, "--folder"]).arg(folder.path());
+        // Any library is good enough for a launcher that starts nothing.
+        std::fs::write(folder.path().join("libtributary.so"), "").unwrap();
+        command.env("TRIBUTARY_LIBRARY_PATH", folder.path()).arg("--").args(launcher.split(' '));
+        run(&mut command)
+    };
+    for (mpicc, launcher, words) in [
+        ("false", "true", ["false can't compile", "--mpicc"]),
+        ("true", "true", ["true ended well", "first line is missing"]),
+        ("true", "false", ["false ended (exit status: 1)", "--folder"]),
+    ] {
+        let ended = bench(mpicc, launcher);
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+        for word in words {
+            assert!(ended.stderr.contains(word), "{word}: {}", ended.stderr);
+        }
+        assert_eq!(ended.stdout, "");
+    }
+    let left: Vec<_> =
+        std::fs::read_dir(&folder).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(left, ["libtributary.so"], "nothing is left");
+}
+
 #[test]
 fn every_collective_is_verified_in_the_node_and_in_the_tree() {
     for collective in ["allreduce", "reduce", "bcast"] {

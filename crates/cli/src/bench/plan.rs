@@ -4,7 +4,7 @@ use tributary_wire::{Datatype, Operator};
 
 use super::message::{Step, Work};
 use super::sizes;
-use crate::flags::{BenchFlags, CollectiveFlag, PathFlag, TransportFlag};
+use crate::flags::{BenchFlags, CollectiveFlag, OwnFlags, PathFlag, TransportFlag};
 use crate::usage::UsageError;
 
 /// A benchmark with checked options.
@@ -39,33 +39,38 @@ impl TryFrom<BenchFlags> for Plan {
     type Error = UsageError;
 
     fn try_from(flags: BenchFlags) -> Result<Self, UsageError> {
-        let datatype = datatype(&flags)?;
-        let operator = operator(&flags, datatype)?;
-        if flags.hosts > flags.procs {
-            let allowed = format!("at most --procs, which is {}, is allowed", flags.procs);
-            return Err(UsageError::new("--hosts", flags.hosts.to_string(), allowed));
+        let collective = flags.collective.ok_or_else(|| {
+            let allowed = "a collective is needed, or -- and a launcher of MPI with its options";
+            UsageError::new("COLLECTIVE", "", allowed)
+        })?;
+        let own = &flags.own;
+        let datatype = datatype(own)?;
+        let operator = operator(own, collective, datatype)?;
+        if own.hosts > own.procs {
+            let allowed = format!("at most --procs, which is {}, is allowed", own.procs);
+            return Err(UsageError::new("--hosts", own.hosts.to_string(), allowed));
         }
         let mut paths = Vec::new();
-        for path in &flags.algo {
+        for path in &own.algo {
             if paths.contains(path) {
                 return Err(UsageError::new("--algo", path.name(), "each path is allowed once"));
             }
             paths.push(*path);
         }
-        let steps = steps(&flags, datatype)?;
+        let steps = steps(&flags, collective, datatype)?;
         Ok(Self {
-            ranks: narrow(flags.procs),
-            hosts: narrow(flags.hosts),
+            ranks: narrow(own.procs),
+            hosts: narrow(own.hosts),
             paths,
-            transport: flags.transport,
+            transport: own.transport,
             json: flags.json,
             work: Work {
-                collective: flags.collective,
+                collective,
                 datatype,
                 operator,
                 steps,
-                verify: !flags.no_verify,
-                overlap: flags.overlap,
+                verify: !own.no_verify,
+                overlap: own.overlap,
             },
         })
     }
@@ -75,7 +80,7 @@ fn narrow(number: u64) -> u32 {
     u32::try_from(number).expect("the option's range ends below 2^32")
 }
 
-fn datatype(flags: &BenchFlags) -> Result<Datatype, UsageError> {
+fn datatype(flags: &OwnFlags) -> Result<Datatype, UsageError> {
     Datatype::ALL.into_iter().find(|datatype| datatype.name() == flags.dtype).ok_or_else(|| {
         let names: Vec<&str> = Datatype::ALL.iter().map(|datatype| datatype.name()).collect();
         UsageError::new("--dtype", &*flags.dtype, format!("one of {} is allowed", names.join(", ")))
@@ -83,8 +88,12 @@ fn datatype(flags: &BenchFlags) -> Result<Datatype, UsageError> {
 }
 
 /// The operator: what `--op` names for reductions, else the collective's own.
-fn operator(flags: &BenchFlags, datatype: Datatype) -> Result<Operator, UsageError> {
-    let own = match flags.collective {
+fn operator(
+    flags: &OwnFlags,
+    collective: CollectiveFlag,
+    datatype: Datatype,
+) -> Result<Operator, UsageError> {
+    let own = match collective {
         CollectiveFlag::Barrier => Some(Operator::Barrier),
         CollectiveFlag::Bcast => Some(Operator::Broadcast),
         CollectiveFlag::Allreduce | CollectiveFlag::Reduce => None,
@@ -94,10 +103,7 @@ fn operator(flags: &BenchFlags, datatype: Datatype) -> Result<Operator, UsageErr
         (Some(_), Some(name)) => Err(UsageError::new(
             "--op",
             name,
-            format!(
-                "only allreduce and reduce take an operator; {} has none",
-                flags.collective.name()
-            ),
+            format!("only allreduce and reduce take an operator; {} has none", collective.name()),
         )),
         (None, name) => reduction(name.as_deref(), datatype),
     }
@@ -121,31 +127,26 @@ fn reduction(name: Option<&str>, datatype: Datatype) -> Result<Operator, UsageEr
     })
 }
 
-fn steps(flags: &BenchFlags, datatype: Datatype) -> Result<Vec<Step>, UsageError> {
-    let sizes = if flags.collective == CollectiveFlag::Barrier {
+fn steps(
+    flags: &BenchFlags,
+    collective: CollectiveFlag,
+    datatype: Datatype,
+) -> Result<Vec<Step>, UsageError> {
+    let sizes = if collective == CollectiveFlag::Barrier {
         vec![0]
     } else {
         let element_bytes = datatype.size_bytes() as u64;
         match &flags.sizes {
             Some(sizes) => sizes::parse(sizes, element_bytes)?,
-            None => vec![8.max(element_bytes), 1 << 10, 64 << 10, 1 << 20],
+            None => sizes::usual(element_bytes),
         }
     };
     let step = |size_bytes| {
-        let iterations = flags.iters.unwrap_or_else(|| usual_iterations(size_bytes));
+        let iterations = flags.iters.unwrap_or_else(|| sizes::usual_iterations(size_bytes));
         let warmup = flags.warmup.unwrap_or(iterations / 10);
         Step { size_bytes, warmup, iterations }
     };
     Ok(sizes.into_iter().map(step).collect())
-}
-
-/// 1000 up to 8 KiB as in the OSU benchmarks; fewer above, so that every row takes about as long.
-fn usual_iterations(size_bytes: u64) -> u64 {
-    match size_bytes {
-        0..=8_192 => 1_000,
-        8_193..=1_048_576 => 100,
-        _ => 20,
-    }
 }
 
 #[cfg(test)]
@@ -181,6 +182,7 @@ mod tests {
     #[test]
     fn options_that_do_not_go_together_are_refused() {
         for (line, option, value) in [
+            ("--json", "COLLECTIVE", ""),
             ("allreduce --hosts 5", "--hosts", "5"),
             ("allreduce --dtype f31", "--dtype", "f31"),
             ("allreduce --op minloc", "--op", "minloc"),

@@ -26,6 +26,20 @@ pub(crate) fn parse(text: &str, element_bytes: u64) -> Result<Vec<u64>, UsageErr
     Ok(sizes)
 }
 
+/// The sizes of who names none.
+pub(crate) fn usual(element_bytes: u64) -> Vec<u64> {
+    vec![8.max(element_bytes), 1 << 10, 64 << 10, 1 << 20]
+}
+
+/// 1000 up to 8 KiB as in the OSU benchmarks; fewer above, so that every row takes about as long.
+pub(crate) fn usual_iterations(size_bytes: u64) -> u64 {
+    match size_bytes {
+        0..=8_192 => 1_000,
+        8_193..=1_048_576 => 100,
+        _ => 20,
+    }
+}
+
 /// Every power of two from `first` to `last`, none shorter than an element.
 fn powers_of_two(
     text: &str,

@@ -1,6 +1,7 @@
 //! From nanoseconds of every operation on every rank to the figures of one row.
 
 use serde::Serialize;
+use tributary_measuring::quantile;
 
 /// Exact quartiles, in microseconds, with linear interpolation between two samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -50,11 +51,7 @@ fn mean_us(times_ns: impl Iterator<Item = u64>) -> f64 {
 
 fn quartiles(mut samples: Vec<f64>) -> Quartiles {
     samples.sort_by(f64::total_cmp);
-    let at = |share: f64| {
-        let place = share * (samples.len() - 1) as f64;
-        let (below, above) = (samples[place.floor() as usize], samples[place.ceil() as usize]);
-        below + (above - below) * place.fract()
-    };
+    let at = |share| quantile(&samples, share);
     Quartiles { min: at(0.0), q1: at(0.25), median: at(0.5), q3: at(0.75), max: at(1.0) }
 }
 

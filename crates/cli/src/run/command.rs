@@ -14,7 +14,7 @@ use crate::signals;
 
 /// The command while it may get signals: from its start until just before its pid may be another process's.
 #[derive(Clone, Default)]
-struct Target(Arc<Mutex<State>>);
+pub(crate) struct Target(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -51,14 +51,14 @@ pub(super) fn run(arguments: &Arguments, environment: &Environment) -> io::Resul
 }
 
 /// Waits until the command has ended, and leaves its pid to it.
-fn await_end(child: &Child) {
+pub(crate) fn await_end(child: &Child) {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     // Any other error is the wait's for which this one leaves the status.
     while matches!(waitid(WaitId::Pid(Pid::from_child(child)), options), Err(Errno::INTR)) {}
 }
 
 impl Target {
-    fn begin(&self, pid: Pid) {
+    pub(crate) fn begin(&self, pid: Pid) {
         let mut state = self.lock();
         state.pid = Some(pid);
         for signal in std::mem::take(&mut state.early) {
@@ -66,7 +66,7 @@ impl Target {
         }
     }
 
-    fn send(&self, signal: Signal) {
+    pub(crate) fn send(&self, signal: Signal) {
         let mut state = self.lock();
         match state.pid {
             // While this lock is held the command is not waited for, so the pid is still its own.
@@ -76,7 +76,7 @@ impl Target {
         }
     }
 
-    fn end(&self) {
+    pub(crate) fn end(&self) {
         self.lock().is_over = true;
     }
 

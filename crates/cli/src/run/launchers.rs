@@ -34,20 +34,20 @@ pub(crate) fn wrong_way_round(
 
 /// The machine as far as a launcher looks at it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Machine {
-    pub(super) cores: usize,
-    pub(super) is_root: bool,
+pub(crate) struct Machine {
+    pub(crate) cores: usize,
+    pub(crate) is_root: bool,
 }
 
 impl Machine {
-    pub(super) fn this() -> Self {
+    pub(crate) fn this() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
         Self { cores, is_root: rustix::process::geteuid().is_root() }
     }
 }
 
 /// Why a launcher may have started nothing, and what to add to its command; none if nothing is known.
-pub(super) fn remedy(
+pub(crate) fn remedy(
     program: &Path,
     command: &[OsString],
     machine: Machine,

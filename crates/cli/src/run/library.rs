@@ -14,7 +14,7 @@ const PACKAGED: &str = "../lib/tributary";
 
 /// The preload library: in the folder that `TRIBUTARY_LIBRARY_PATH` names, else beside this program or where
 /// packages have it.
-pub(super) fn find() -> Result<PathBuf, UsageError> {
+pub(crate) fn find() -> Result<PathBuf, UsageError> {
     let named = env::var_os(knobs::LIBRARY_PATH.name).filter(|folder| !folder.is_empty());
     let own = env::current_exe().ok().and_then(|program| program.parent().map(Path::to_owned));
     let folders: Vec<PathBuf> = match (named, own) {

@@ -19,10 +19,10 @@ const ANY_ORDER: &str = "verify_asan_link_order=0";
 
 /// The variable's value.
 #[derive(Debug)]
-pub(super) struct Preload {
-    pub(super) value: OsString,
+pub(crate) struct Preload {
+    pub(crate) value: OsString,
     /// Why the library does not go by its own path, for people.
-    pub(super) note: Option<String>,
+    pub(crate) note: Option<String>,
     /// Holds the link to the library if its own path can't be in the variable; removed with this value.
     _folder: Option<TempDir>,
 }
@@ -30,7 +30,7 @@ pub(super) struct Preload {
 impl Preload {
     /// The library behind those that the variable holds already: a profiler that defines MPI's functions has to be
     /// found before it, and a sanitizer's runtime before everything.
-    pub(super) fn new(library: &Path, others: Option<&OsStr>) -> io::Result<Self> {
+    pub(crate) fn new(library: &Path, others: Option<&OsStr>) -> io::Result<Self> {
         let (path, folder) = match is_separable(library) {
             true => link_to(library).map(|(path, folder)| (path, Some(folder)))?,
             false => (library.to_owned(), None),

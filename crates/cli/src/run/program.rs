@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 /// The program that a shell would start for `word`.
-pub(super) fn find(word: &OsStr) -> Option<PathBuf> {
+pub(crate) fn find(word: &OsStr) -> Option<PathBuf> {
     let is_program = |path: &PathBuf| {
         path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };
