@@ -1,4 +1,4 @@
-//! Attends to a communicator when its tree may be lost, whatever the program does meanwhile.
+//! Attends to a communicator when its tree may be lost or another host needs an answer, whatever the program does meanwhile.
 
 use std::sync::Weak;
 

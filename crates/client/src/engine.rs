@@ -19,7 +19,7 @@ use multi_leader::MultiLeader;
 use plan::{Plan, PlanContext, Stage, plan, shm_action};
 use prepared::PreparedOperation;
 use tributary_inter_host::watch::Alarm;
-use tributary_inter_host::{Adapter, FailoverTree, Kernels, PairNumber};
+use tributary_inter_host::{Adapter, DirectMethod, FailoverTree, Kernels, PairNumber};
 use tributary_report::Counters;
 
 pub(crate) use gathered::Gathered;
@@ -175,23 +175,33 @@ impl Engine {
         }
     }
 
-    /// What wakes this rank when the tree is lost somewhere; none where that is of no use.
+    /// What wakes this rank when the tree is lost somewhere, or another host needs an answer; none where that is of no use. A
+    /// communicator with a tree has no replicated groups.
     pub(crate) fn alarm(&self) -> Option<&Arc<Alarm>> {
-        self.methods.tree.as_ref()?.alarm()
+        let InterHostMethods { tree, direct } = &self.methods;
+        let of_tree = tree.as_ref().and_then(FailoverTree::alarm);
+        of_tree.or_else(|| direct.as_ref().and_then(DirectMethod::alarm))
     }
 
     /// Has what it watches for watched from now on.
-    pub(crate) fn watch(&self) {
+    pub(crate) fn watch(&mut self) {
         if let Some(tree) = &self.methods.tree {
             tree.watch();
         }
+        if let Some(direct) = &mut self.methods.direct {
+            direct.watch();
+        }
     }
 
-    /// Does what is due when the tree is lost. `true` if there will be more, whatever operation runs.
+    /// Does what is due when the tree is lost or another host needs an answer. `true` if there will be more, whatever operation
+    /// runs.
     pub(crate) fn attend(&mut self) -> bool {
         // Its error is that of every operation from now on.
-        let attended = self.attend_to_tree();
-        attended.is_ok() && self.methods.tree.as_ref().is_some_and(FailoverTree::has_more_to_attend)
+        let attended = self.attend_to_others();
+        let InterHostMethods { tree, direct } = &self.methods;
+        let has_more = tree.as_ref().is_some_and(FailoverTree::has_more_to_attend)
+            || direct.as_ref().is_some_and(DirectMethod::has_more_to_attend);
+        attended.is_ok() && has_more
     }
 
     /// The longest contribution with which a collective of this kind is taken; none if any length is.

@@ -4,6 +4,12 @@
 //! Owns which of the two carries an operation, by its algorithm and length alone, so that all hosts come to the same. Must not
 //! know how either works.
 //!
+//! # Answers
+//!
+//! A datagram may be lost, and its sender may have completed the operation and do something else: compute, or wait for the very
+//! host that lacks the datagram, in another communicator. So links of the groups, over which hosts ask, are [watched](crate::watch),
+//! and whoever has this host's place at hand [attends](DirectMethod::attend) when something comes.
+//!
 //! # Two carriers, one communicator
 //!
 //! A failure of one is a failure of both: hosts may wait in either. Hosts whose programs call different operations may wait in
@@ -11,6 +17,7 @@
 //! digest is of all that its sender has called by either, and a host that has waited for datagrams for a while asks over links what
 //! the others have called.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tributary_algorithms::Algorithm;
@@ -19,6 +26,7 @@ use tributary_wire::frame::{Abort, AbortReason, Disagreement};
 use crate::direct::DirectLinks;
 use crate::operation::{InterHost, InterHostOperation};
 use crate::replicated::ReplicatedLevels;
+use crate::watch::{Alarm, Watched};
 
 /// The longest vector that goes by datagrams: each is one packet of plain Ethernet then, with the contribution of the operation
 /// before. Longer ones are fragmented, and lost with any of their fragments.
@@ -30,6 +38,8 @@ pub struct ReplicatedGroups {
     pub levels: ReplicatedLevels,
     /// The exchange over the same levels.
     pub algorithm: Algorithm,
+    /// Raised when another host needs an answer.
+    pub alarm: Arc<Alarm>,
 }
 
 /// This host's place among the others.
@@ -40,13 +50,15 @@ pub struct DirectMethod {
     is_by_groups: bool,
     /// Operations that went by the groups.
     carried_by_groups: u64,
+    /// Links of the groups that are watched.
+    watched: usize,
 }
 
 impl DirectMethod {
     /// Over links, and by groups if there are any.
     #[must_use]
     pub fn new(links: DirectLinks, groups: Option<ReplicatedGroups>) -> Self {
-        Self { links, groups, is_by_groups: false, carried_by_groups: 0 }
+        Self { links, groups, is_by_groups: false, carried_by_groups: 0, watched: 0 }
     }
 
     /// The links, for operations that go over nothing else.
@@ -65,6 +77,40 @@ impl DirectMethod {
     #[must_use]
     pub fn carried_by_groups(&self) -> u64 {
         self.carried_by_groups
+    }
+
+    /// What wakes this leader when another host needs an answer; none where there are no groups.
+    #[must_use]
+    pub fn alarm(&self) -> Option<&Arc<Alarm>> {
+        self.groups.as_ref().map(|groups| &groups.alarm)
+    }
+
+    /// Raises the alarm from now on when something comes over the groups' links.
+    pub fn watch(&mut self) {
+        let Some(ReplicatedGroups { levels, alarm, .. }) = &self.groups else { return };
+        self.watched = levels.links();
+        alarm.watch(levels.descriptors().map(Watched::Input));
+    }
+
+    /// Does what is due when an alarm was raised. Anybody who has this leader calls it, whatever operation is under way.
+    pub fn attend(&mut self) {
+        let Some(ReplicatedGroups { levels, alarm, .. }) = &mut self.groups else { return };
+        if alarm.is_raised() {
+            alarm.attend_to();
+            levels.attend();
+            // Until then, the thread that watches comes again.
+            if !levels.has_unsaid() {
+                alarm.lower();
+            }
+            self.watch();
+            self.share_failure();
+        }
+    }
+
+    /// Whether an answer is due that could not be given yet.
+    #[must_use]
+    pub fn has_more_to_attend(&self) -> bool {
+        self.groups.as_ref().is_some_and(|groups| groups.levels.has_unsaid())
     }
 
     /// The carrier that has the last operation.
@@ -113,6 +159,11 @@ impl InterHost for DirectMethod {
 
     fn poll(&mut self) -> Result<bool, Abort> {
         let polled = self.carrier().poll();
+        if polled == Ok(true)
+            && self.groups.as_ref().is_some_and(|it| it.levels.links() > self.watched)
+        {
+            self.watch();
+        }
         polled.inspect_err(|_| self.share_failure())
     }
 

@@ -1,4 +1,4 @@
-//! A thread that sleeps until a tree may be lost.
+//! A thread that sleeps until a tree may be lost, or a host asks for what it lacks.
 //!
 //! A program that computes does not look at its links; but if an aggregation node dies, another host may need
 //! a result that only this one has. So the kernel watches: one thread of the process sleeps on the links'

@@ -59,8 +59,12 @@ impl Engine {
         }
     }
 
-    /// Others may need this rank to settle the loss of a tree, whatever it is waiting for itself.
-    pub(super) fn attend_to_tree(&mut self) -> Result<(), CollectiveError> {
+    /// Others may need this rank to settle the loss of a tree, or an answer about an operation that is over here, whatever it is
+    /// waiting for itself.
+    pub(super) fn attend_to_others(&mut self) -> Result<(), CollectiveError> {
+        if let Some(direct) = &mut self.methods.direct {
+            direct.attend();
+        }
         match &mut self.methods.tree {
             Some(tree) => tree.attend().map_err(|abort| self.on_abort(Method::Tree, abort)),
             None => Ok(()),
@@ -69,7 +73,7 @@ impl Engine {
 
     /// Runs the current operation's stages as far as they go.
     pub(super) fn advance(&mut self) -> Result<Progress, CollectiveError> {
-        self.attend_to_tree()?;
+        self.attend_to_others()?;
         loop {
             match self.advance_stage() {
                 Ok(None) => return Ok(Progress::Over),

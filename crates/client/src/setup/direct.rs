@@ -13,6 +13,7 @@ use crate::bootstrap::{Bootstrap, allgather_texts};
 use crate::context::Context;
 use crate::placement::Placement;
 use tributary_inter_host::replicated::{Endpoint, Members, ReplicatedLevels};
+use tributary_inter_host::watch::Alarm;
 use tributary_inter_host::{DirectLinks, DirectMethod, Identity, Listener, ReplicatedGroups};
 
 /// What one leader has opened.
@@ -33,6 +34,9 @@ struct Addresses {
 
 /// How long a host waits for the first datagrams of the others. All send them at about the same time.
 const GREETING_PATIENCE: Duration = Duration::from_millis(200);
+
+/// Why a host has no replicated groups, for the report.
+const UNREACHED: &str = "datagrams of other hosts do not come here";
 
 /// What carries operations between hosts without a tree.
 pub(super) struct Direct {
@@ -62,19 +66,26 @@ pub(super) fn open_method(
         let method = links.map(|links| DirectMethod::new(links, None));
         return Ok(Direct { method, group_algorithm: None, carriers: None });
     };
+    let alarm = levels.is_some().then(Alarm::new).transpose();
     let is_reached = levels.as_mut().is_none_or(|levels| levels.is_reached(GREETING_PATIENCE));
-    let answers = allgather_texts(bootstrap, if is_reached { "" } else { "unreached" })?;
-    let unreached = answers.iter().position(|answer| !answer.is_empty());
+    let problem = match &alarm {
+        Err(problem) => problem.to_string(),
+        Ok(_) if !is_reached => UNREACHED.to_owned(),
+        Ok(_) => String::new(),
+    };
+    let problems = allgather_texts(bootstrap, &problem)?;
+    let first = problems.iter().position(|problem| !problem.is_empty());
     let algorithm = Algorithm::MixedRadix { radices };
-    let (group_algorithm, carriers) = match unreached {
+    let (group_algorithm, carriers) = match first {
         None => (Some(algorithm), format!("links and datagrams, {algorithm}")),
         Some(rank) => {
             let host = &placement.hosts[placement.host_of[rank] as usize];
-            (None, format!("links: datagrams of other hosts do not come to {host}"))
+            (None, format!("links; {host}: {}", problems[rank]))
         }
     };
-    let groups = levels.zip(group_algorithm);
-    let groups = groups.map(|(levels, algorithm)| ReplicatedGroups { levels, algorithm });
+    let groups = levels.zip(alarm.ok().flatten()).zip(group_algorithm);
+    let groups =
+        groups.map(|((levels, alarm), algorithm)| ReplicatedGroups { levels, algorithm, alarm });
     let method = links.map(|links| DirectMethod::new(links, groups));
     Ok(Direct { method, group_algorithm, carriers: Some(carriers) })
 }

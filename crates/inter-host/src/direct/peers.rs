@@ -556,10 +556,15 @@ impl Peers {
 
     /// Descriptors that become readable when this host is called: where new links come in, and the
     /// links there are.
-    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let links = self.peers.iter().filter_map(|peer| peer.link.as_ref());
         let listener = self.listener.iter().flat_map(Listener::descriptors);
         listener.chain(links.map(AsFd::as_fd))
+    }
+
+    /// How many links there are.
+    pub(crate) fn links(&self) -> usize {
+        self.peers.iter().filter(|peer| peer.link.is_some()).count()
     }
 
     /// Those of them that have come since, of callers of whom nothing is known yet.

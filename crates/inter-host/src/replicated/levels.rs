@@ -3,6 +3,7 @@
 mod rounds;
 
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use tributary_algorithms::Collective;
@@ -221,16 +222,30 @@ impl ReplicatedLevels {
         acted.and_then(|()| self.call_others()).map_err(|failure| self.fail(failure))
     }
 
-    /// Answers the other hosts while none of this host's operations goes this way: one of theirs that this host has completed
-    /// may need an answer. What is wrong is in `failed` then.
+    /// Answers the other hosts, whatever this host does meanwhile: one of their operations that this host has completed may need an
+    /// answer. What is wrong is in `failed` then.
     pub(crate) fn attend(&mut self) {
-        debug_assert!(self.running.is_none(), "an operation attends to the others itself");
         if self.failed.is_none() && self.has_called {
             self.rounds_to_look = 0;
             if let Err(failure) = self.go_on() {
                 self.fail(failure);
             }
         }
+    }
+
+    /// Whether an answer waits for room on its link.
+    pub(crate) fn has_unsaid(&self) -> bool {
+        self.failed.is_none() && self.groups.iter().any(|group| !group.unsaid.is_empty())
+    }
+
+    /// What becomes readable when another host needs an answer: links and where they come in.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.peers.descriptors()
+    }
+
+    /// How many links there are.
+    pub(crate) fn links(&self) -> usize {
+        self.peers.links()
     }
 
     /// The other hosts of the group that the operation under way waits in.

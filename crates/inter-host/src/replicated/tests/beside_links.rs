@@ -4,6 +4,7 @@ use tributary_wire::frame::AbortReason;
 
 use super::faults::{Faults, Rates};
 use super::*;
+use crate::watch::Alarm;
 use crate::{DirectMethod, REPLICATED_BYTES_MAX, ReplicatedGroups};
 
 /// Elements of a vector that is too long for the groups.
@@ -17,7 +18,8 @@ fn hosts(levels: &'static [u32], lost: u32) -> Vec<DirectMethod> {
     let members = members(levels, identity).into_iter().zip(0..);
     let groups = members.map(|(mut levels, host)| {
         levels.inject(Faults::new(host, Rates { lost, ..Rates::default() }));
-        ReplicatedGroups { levels, algorithm }
+        let alarm = Alarm::new().expect("a thread and two descriptors");
+        ReplicatedGroups { levels, algorithm, alarm }
     });
     links.into_iter().zip(groups).map(|(links, it)| DirectMethod::new(links, Some(it))).collect()
 }
