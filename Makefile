@@ -70,7 +70,7 @@ test-mpi: build exact mpi-venvs mpi-further mpi-debian mpi-planted mpi-check-pre
 
 test-mpi-fuzz: build mpi-venvs lab-tools ## Run 2,000 random right MPI programs, 2,000 with threads and 2,000 wrong ones over every path, under both MPIs
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM)
-	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --path lossy-tree4 --path lossy-direct2 --path lossy-replicated4 --programs 200
+	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --path lossy-tree4 --path lossy-direct2 --programs 200
 
 test-applications: build mpi-applications ## Run Quantum ESPRESSO, HPC Challenge and a PETSc solver, with and without the library
 	$(PYTHON) tests/mpi/applications.py --tributary $(PROGRAM)

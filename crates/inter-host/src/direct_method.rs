@@ -8,7 +8,7 @@
 //!
 //! A datagram may be lost, and its sender may have completed the operation and do something else: compute, or wait for the very
 //! host that lacks the datagram, in another communicator. So links of the groups, over which hosts ask, are [watched](crate::watch),
-//! and whoever has this host's place at hand [attends](DirectMethod::attend) when something comes.
+//! and the thread that has this host's place at hand [attends](DirectMethod::attend) when something comes.
 //!
 //! # Two carriers, one communicator
 //!

@@ -140,7 +140,8 @@ pub const BETWEEN_HOSTS: Knob = Knob {
     allowed: "auto, tree, direct, replicated",
     help: "how leaders of different hosts meet: through aggregation nodes (tree), by host algorithms over \
            direct links (direct), or by direct links and, for allreduces up to 1 KiB and barriers, \
-           datagrams that every host of a group folds itself (replicated); auto takes direct links between two real hosts, and among more \
+           datagrams that every host of a group folds itself (replicated: experimental, for networks \
+           that lose nothing); auto takes direct links between two real hosts, and among more \
            what was measured for the length (TRIBUTARY_TUNING), else what the model predicts to be the \
            fastest on the kind of network (TRIBUTARY_NETWORK)",
 };

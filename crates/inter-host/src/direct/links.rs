@@ -145,18 +145,18 @@ impl DirectLinks {
         self.calls.begin(operation).digest
     }
 
-    /// Looks at the links while another carrier has the last operation, in which this host waits for `awaited`: for hosts
-    /// that failed or called something else. Asks those that it has waited for what they called, over links that are made for
-    /// it. What is wrong is in `failed` then.
-    pub(crate) fn check_beside(&mut self, awaited: impl Iterator<Item = u32>) {
+    /// Looks at the links while another carrier has the last operation, in which this host waits for `awaited`: for hosts that
+    /// failed or called something else. Asks those that it has waited for what they called, over links that are made for it. What is
+    /// wrong is in `failed` then. A host that is not there any more may have completed the operation and left: whether it is missed,
+    /// the other carrier knows.
+    pub(crate) fn check_beside(&mut self, mut awaited: impl Iterator<Item = u32>) {
         let Some(call) = self.calls.last().filter(|_| self.failed.is_none()) else { return };
         self.peers.take_callers();
         let checked = self.peers.check().and_then(|()| self.peers.compare_calls(&self.calls, None));
-        let mut awaited = awaited;
         let asked =
             checked.and_then(|()| awaited.try_for_each(|host| self.peers.call_and_ask(host, call)));
-        if let Err(failure) = asked {
-            self.fail(failure);
+        if let Err(Failure::Known(verdict)) = asked {
+            self.fail(verdict.into());
         }
         let _ = self.peers.flush();
     }

@@ -562,6 +562,12 @@ impl Peers {
         listener.chain(links.map(AsFd::as_fd))
     }
 
+    /// Whether something is left to be said: who this host is, over a link that is not there yet, or what the kernel had no room
+    /// for.
+    pub(crate) fn has_unsaid(&self) -> bool {
+        self.has_ungreeted || self.has_rest
+    }
+
     /// How many links there are.
     pub(crate) fn links(&self) -> usize {
         self.peers.iter().filter(|peer| peer.link.is_some()).count()

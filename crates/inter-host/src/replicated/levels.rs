@@ -233,9 +233,10 @@ impl ReplicatedLevels {
         }
     }
 
-    /// Whether an answer waits for room on its link.
+    /// Whether an answer waits for room on its link, or a link for the other host to answer the call.
     pub(crate) fn has_unsaid(&self) -> bool {
-        self.failed.is_none() && self.groups.iter().any(|group| !group.unsaid.is_empty())
+        let has_unsaid = self.groups.iter().any(|group| !group.unsaid.is_empty());
+        self.failed.is_none() && (has_unsaid || self.peers.has_unsaid())
     }
 
     /// What becomes readable when another host needs an answer: links and where they come in.
