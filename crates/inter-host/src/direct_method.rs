@@ -20,7 +20,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tributary_algorithms::Algorithm;
+use tributary_algorithms::{Algorithm, CollectiveKind};
 use tributary_wire::frame::{Abort, AbortReason, Disagreement};
 
 use crate::direct::DirectLinks;
@@ -30,7 +30,14 @@ use crate::watch::{Alarm, Watched};
 
 /// The longest vector that goes by datagrams: each is one packet of plain Ethernet then, with the contribution of the operation
 /// before. Longer ones are fragmented, and lost with any of their fragments.
-pub const REPLICATED_BYTES_MAX: usize = 1024;
+pub(crate) const REPLICATED_BYTES_MAX: usize = 1024;
+
+/// Whether groups carry a collective of this length where there are any.
+#[must_use]
+pub fn goes_by_groups(kind: CollectiveKind, len_bytes: usize) -> bool {
+    let is_known = matches!(kind, CollectiveKind::Allreduce | CollectiveKind::Barrier);
+    is_known && len_bytes <= REPLICATED_BYTES_MAX
+}
 
 /// Replicated groups, and the algorithm whose operations are theirs.
 pub struct ReplicatedGroups {
@@ -48,8 +55,6 @@ pub struct DirectMethod {
     groups: Option<ReplicatedGroups>,
     /// The last operation went by the groups.
     is_by_groups: bool,
-    /// Operations that went by the groups.
-    carried_by_groups: u64,
     /// Links of the groups that are watched.
     watched: usize,
 }
@@ -58,7 +63,7 @@ impl DirectMethod {
     /// Over links, and by groups if there are any.
     #[must_use]
     pub fn new(links: DirectLinks, groups: Option<ReplicatedGroups>) -> Self {
-        Self { links, groups, is_by_groups: false, carried_by_groups: 0, watched: 0 }
+        Self { links, groups, is_by_groups: false, watched: 0 }
     }
 
     /// The links, for operations that go over nothing else.
@@ -73,10 +78,9 @@ impl DirectMethod {
         self.links.retransmissions()
     }
 
-    /// How many operations have gone by datagrams.
-    #[must_use]
-    pub fn carried_by_groups(&self) -> u64 {
-        self.carried_by_groups
+    #[cfg(test)]
+    pub(crate) fn is_by_groups(&self) -> bool {
+        self.is_by_groups
     }
 
     /// What wakes this leader when another host needs an answer; none where there are no groups.
@@ -135,8 +139,7 @@ impl DirectMethod {
 impl ReplicatedGroups {
     fn carry(&self, operation: &InterHostOperation) -> bool {
         operation.algorithm == self.algorithm
-            && operation.len_bytes() <= REPLICATED_BYTES_MAX
-            && ReplicatedLevels::carries(operation)
+            && goes_by_groups(operation.collective.kind(), operation.len_bytes())
     }
 }
 
@@ -147,7 +150,6 @@ impl InterHost for DirectMethod {
         let started = match groups {
             Some(groups) => {
                 let digest = self.links.note_call(operation);
-                self.carried_by_groups += 1;
                 // SAFETY: as the caller promises.
                 unsafe { groups.levels.start_with(operation, digest) }
             }

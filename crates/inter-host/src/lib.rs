@@ -20,7 +20,7 @@ pub use direct::{
     AddressError, DirectLinks, HostAddress, Identity, Listener, ListenerError, host_addresses,
     listen_within, own_address,
 };
-pub use direct_method::{DirectMethod, REPLICATED_BYTES_MAX, ReplicatedGroups};
+pub use direct_method::{DirectMethod, ReplicatedGroups, goes_by_groups};
 pub use failover::FailoverTree;
 pub use kernels::{Adapter, Kernels, PairNumber, kernel};
 pub use operation::{InterHost, InterHostOperation, needs_target, stream_part_bytes};

@@ -6,13 +6,14 @@ use std::fmt;
 use serde::Serialize;
 use tributary_algorithms::network::Network;
 use tributary_algorithms::{Algorithm, CollectiveKind};
+use tributary_inter_host::goes_by_groups;
 use tributary_tuning::{AlgorithmChoice, Measurement, Method, Tuning};
 use tributary_wire::{Datatype, Operator};
 
 use super::decision::{Basis, Decision, Hosts, is_joined_by_job, measurements};
 use super::limits::Limits;
 use super::predicted::Candidate;
-use super::{DirectPath, Opened, Path, Selection, groups, lab};
+use super::{DirectPath, Opened, Path, Selection, lab};
 use crate::operation::Operation;
 use tributary_settings::Settings;
 use tributary_settings::knobs::{
@@ -133,8 +134,8 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
         ranks,
         is_in_host_order: true,
     };
-    let is_by_groups =
-        opened.group_algorithm.is_some() && groups::carry(case.collective, case.len_bytes);
+    let is_by_groups = opened.group_algorithm.is_some()
+        && goes_by_groups(case.collective, case.len_bytes as usize);
     let may_fall_back = opened.tree && decision.falls_back;
     let mut rows = measurements(basis, tuning);
     let mut selection = Selection::between_hosts(decision, opened);

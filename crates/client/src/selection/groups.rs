@@ -1,21 +1,14 @@
-//! Replicated groups: their levels, and which operations they carry.
+//! The levels of replicated groups.
 
 use tributary_algorithms::network::{DATAGRAMS, Network};
 use tributary_algorithms::plan::Plan;
-use tributary_algorithms::{Carrier, Collective, CollectiveKind, Division, Radices};
-use tributary_inter_host::REPLICATED_BYTES_MAX;
+use tributary_algorithms::{Carrier, Collective, Division, Radices};
 
 /// The most members of a group: each takes a datagram of every other.
 const MEMBERS_MAX: u32 = 16;
 
 /// The length that levels are chosen for: short operations are most of those that groups carry.
 const SHORT_BYTES: u64 = 8;
-
-/// Whether groups carry a collective of this length faster than links do.
-pub(super) fn carry(kind: CollectiveKind, len_bytes: u64) -> bool {
-    let is_known = matches!(kind, CollectiveKind::Allreduce | CollectiveKind::Barrier);
-    is_known && len_bytes <= REPLICATED_BYTES_MAX as u64
-}
 
 /// The levels of least predicted time, of all whose groups are equal; none if there are none, as among 17 hosts. Where hosts are
 /// of one kernel, a sender does all that brings a datagram to its receiver, so the fewest datagrams take the least time: measured

@@ -22,6 +22,7 @@ mod table;
 use arrayvec::ArrayVec;
 use tributary_algorithms::model::{Design, Job};
 use tributary_algorithms::{Algorithm, CollectiveKind};
+use tributary_inter_host::goes_by_groups;
 use tributary_tuning::Method;
 
 use crate::operation::Operation;
@@ -321,7 +322,8 @@ impl Selection {
         }
         let measured =
             rule.map(|rule| Design { leaders: rule.leaders, sub_partitions: rule.sub_partitions });
-        if let Some(algorithm) = self.group_algorithm.filter(|_| groups::carry(kind, len_bytes)) {
+        let is_by_groups = goes_by_groups(kind, len_bytes as usize);
+        if let Some(algorithm) = self.group_algorithm.filter(|_| is_by_groups) {
             return Path::Direct(DirectPath { algorithm, leaders: 1, sub_partitions: 1 });
         }
         let Design { leaders, sub_partitions } = self.design(question, measured);

@@ -60,8 +60,8 @@ pub(super) fn open_method(
 ) -> Result<Direct, Unavailable> {
     let plan = radices.and_then(|radices| Plan::even(placement.host_count(), radices));
     let met = meet(context, bootstrap, placement, leaders, plan.is_some())?;
-    let (mut levels, links) =
-        met.map_or((None, None), |met| met.into_parts(placement, plan.as_ref()));
+    let (levels, links) = met.map(|met| met.into_parts(placement, plan.as_ref())).unzip();
+    let mut levels = levels.flatten();
     let Some(radices) = radices else {
         let method = links.map(|links| DirectMethod::new(links, None));
         return Ok(Direct { method, group_algorithm: None, carriers: None });
@@ -97,7 +97,7 @@ pub(super) fn open_links(
     placement: &Placement,
 ) -> Result<Option<DirectLinks>, Unavailable> {
     let met = meet(context, bootstrap, placement, 1, false)?;
-    Ok(met.and_then(|met| met.into_parts(placement, None).1))
+    Ok(met.map(|met| met.into_parts(placement, None).1))
 }
 
 /// A leader that listens, and knows where those of its number do on all hosts.
@@ -113,7 +113,7 @@ impl Met {
         self,
         placement: &Placement,
         plan: Option<&Plan>,
-    ) -> (Option<ReplicatedLevels>, Option<DirectLinks>) {
+    ) -> (Option<ReplicatedLevels>, DirectLinks) {
         let Self { identity, opened, addresses } = self;
         let me = placement.host();
         let places: Option<Vec<[SocketAddr; 2]>> = addresses.iter().map(|it| it.groups).collect();
@@ -127,7 +127,7 @@ impl Met {
                     .expect("selection takes radices whose groups are equal and not too large")
             });
         let links = addresses.iter().map(|it| it.links).collect();
-        (levels, Some(DirectLinks::new(me, identity, opened.listener, links)))
+        (levels, DirectLinks::new(me, identity, opened.listener, links))
     }
 }
 

@@ -19,12 +19,14 @@
 //! that was altered, repeated or taken from elsewhere is refused, and that ends the operation.
 //!
 //! A host that waits to be called by one that is late, or gone, rings there: it connects, too. The epoch of a `Join` tells a
-//! call, a ring and an alarm apart, and which call the host has made or taken last ([`purpose`]). The ring stays until the call has come. So the end of it, a refusal, or a `Leave` says that nobody will call.
+//! call, a ring and an alarm apart, and which call the host has made or taken last ([`purpose`]). The ring stays until the
+//! call has come. So the end of it, a refusal, or a `Leave` says that nobody will call.
 //!
 //! # Alarm
 //!
 //! Links may be there for the case that a tree is lost ([`failover`](crate::failover)). The host that finds
-//! this out rings at host 0, if it is not host 0 itself: a `Join` from a higher number that tells which loss it means. Host 0 then speaks to all others, over links that it has or makes.
+//! this out rings at host 0, if it is not host 0 itself: a `Join` from a higher number that tells which loss it means.
+//! Host 0 then speaks to all others, over links that it has or makes.
 //!
 //! While the tree stands, the links stand by. One that ends then is forgotten, for an outage ends links between living
 //! hosts: the host with the lower number calls again when it needs the link, and the other rings at once.
@@ -70,7 +72,7 @@ pub use links::DirectLinks;
 pub use listener::{Listener, ListenerError};
 
 // What a replicated group takes of direct links.
-pub(crate) use calls::Calls;
+pub(crate) use calls::{Call, Calls};
 pub(crate) use failure::{Failure, Verdict};
 pub(crate) use grace::wait_for_grace;
 pub(crate) use peer::misbehaved;

@@ -467,14 +467,9 @@ impl Peers {
         self.call(host)
     }
 
-    /// Accepts the links of hosts that connect, while no operation needs them.
-    pub(super) fn take_callers(&mut self) {
-        self.accept();
-    }
-
     /// Accepts the links of hosts that connect. One that connects twice is turned away, unless its link stands by: it
     /// may have ended at the other end alone. One that should be connected to rings.
-    fn accept(&mut self) {
+    pub(super) fn accept(&mut self) {
         let Some(listener) = &mut self.listener else { return };
         while let Some(Caller { host, purpose, link }) = listener.admit(&self.identity, self.me) {
             let Some(peer) = self.peers.get_mut(host as usize) else { continue };
@@ -485,11 +480,13 @@ impl Peers {
                         self.was_called = true;
                     }
                 }
-                Purpose::Link { call } => peer.take_rung(link, Some(call)),
-                Purpose::Alarm { loss } => {
+                Purpose::Link { call } if host > self.me => peer.take_rung(link, Some(call)),
+                Purpose::Alarm { loss } if host > self.me => {
                     self.alarmed = self.alarmed.max(loss);
                     peer.take_rung(link, None);
                 }
+                // No host calls itself, and none raises an alarm at a higher one.
+                Purpose::Link { .. } | Purpose::Alarm { .. } => {}
             }
         }
     }
@@ -568,9 +565,9 @@ impl Peers {
         self.has_ungreeted || self.has_rest
     }
 
-    /// How many links there are.
-    pub(crate) fn links(&self) -> usize {
-        self.peers.iter().filter(|peer| peer.link.is_some()).count()
+    /// Whether there is a link to `host`.
+    pub(crate) fn has_link(&self, host: u32) -> bool {
+        self.peers[host as usize].link.is_some()
     }
 
     /// Those of them that have come since, of callers of whom nothing is known yet.

@@ -244,9 +244,9 @@ impl ReplicatedLevels {
         self.peers.descriptors()
     }
 
-    /// How many links there are.
+    /// How many links to others there are.
     pub(crate) fn links(&self) -> usize {
-        self.peers.links()
+        self.others.iter().filter(|host| self.peers.has_link(**host)).count()
     }
 
     /// The other hosts of the group that the operation under way waits in.

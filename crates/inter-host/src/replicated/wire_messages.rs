@@ -6,6 +6,7 @@ use tributary_wire::frame::{
 };
 use tributary_wire::{Datatype, EndpointId, OperationNumber, Operator, SegmentIndex, Sequence};
 
+use crate::direct;
 use crate::operation::InterHostOperation;
 
 /// What this host calls, with a digest of all that it has called up to it.
@@ -36,12 +37,7 @@ pub(super) fn called_in(call: Call) -> (Called, u32) {
 
 /// What the sender of a part called.
 pub(super) fn call_told_by(part: &Part) -> Call {
-    let called = Called {
-        collective: part.retransmit.attempt,
-        operator: part.shape.operator(),
-        datatype: part.shape.datatype(),
-    };
-    let digest = part.target.member().map_or(0, |member| member.0);
+    let direct::Call { called, digest, .. } = direct::Call::told_by(part);
     Call { kind: kind(called, digest), len_bytes: part.payload_bytes() as u32 }
 }
 

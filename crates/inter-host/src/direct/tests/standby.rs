@@ -75,20 +75,13 @@ fn links_that_end_while_they_stand_by_are_made_anew() {
 fn a_ring_that_is_late_ends_no_link_that_stands_by() {
     for (last_call, is_forgotten) in [(0, false), (1, true)] {
         let identity = identity(7, false);
-        let (mut hosts, addresses) = listening(2, AlgorithmChoice::Linear, identity);
+        let (hosts, addresses) = listening(2, AlgorithmChoice::Linear, identity);
         let late = connect_tcp(addresses[0], options(), WATCHDOG);
         let mut late = late.expect("host 0 listens");
-        let sums = std::thread::scope(|scope| {
-            let sums = hosts
-                .iter_mut()
-                .zip(0..)
-                .map(|(host, number)| scope.spawn(move || sum(number, host)));
-            sums.collect::<Vec<_>>()
-                .into_iter()
-                .map(|sum| sum.join().expect("no panic"))
-                .collect::<Vec<_>>()
+        let mut hosts = on_all(hosts, |host, mut links| {
+            assert_eq!(sum(host, &mut links), Ok(3.0));
+            links
         });
-        assert_eq!(sums, [Ok(3.0); 2]);
         hosts[0].links.stand_by();
         let epoch = Purpose::Link { call: last_call }.epoch();
         let ring = Header { edge: Edge { epoch, ..edge_of(identity, 1) }, message: Message::Join };

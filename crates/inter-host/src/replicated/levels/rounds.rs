@@ -50,7 +50,17 @@ impl ReplicatedLevels {
 
     /// One round: takes what has come, does what follows from it, and sends what there is room for.
     pub(super) fn go_on(&mut self) -> Result<(), Failure> {
-        let has_come = self.take_datagrams();
+        let groups = &mut self.groups;
+        let mut has_come = false;
+        self.datagrams.take(|host, contribution, payload| {
+            has_come = true;
+            let level = contribution.part.sequence.0 as usize;
+            let group = groups.get_mut(level);
+            let member = group.as_ref().and_then(|group| group.member(host));
+            if let Some((group, member)) = group.zip(member) {
+                group.take_datagram(member, contribution, payload);
+            }
+        });
         self.rounds_to_look = self.rounds_to_look.saturating_sub(u32::from(!has_come));
         if self.groups.iter().any(|group| group.has_asked) {
             self.rounds_to_look = self.rounds_to_look.min(ROUNDS_PER_LOOK_FOR_ANSWERS);
@@ -66,22 +76,6 @@ impl ReplicatedLevels {
         self.say()?;
         let _ = self.peers.flush();
         Ok(())
-    }
-
-    /// Takes what has come as datagrams. Whether anything has.
-    fn take_datagrams(&mut self) -> bool {
-        let groups = &mut self.groups;
-        let mut has_come = false;
-        self.datagrams.take(|host, contribution, payload| {
-            has_come = true;
-            let level = contribution.part.sequence.0 as usize;
-            let group = groups.get_mut(level);
-            let member = group.as_ref().and_then(|group| group.member(host));
-            if let Some((group, member)) = group.zip(member) {
-                group.take_datagram(member, contribution, payload);
-            }
-        });
-        has_come
     }
 
     /// Takes what others say over their links, and finds those that have ended.

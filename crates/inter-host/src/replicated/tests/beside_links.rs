@@ -4,8 +4,9 @@ use tributary_wire::frame::AbortReason;
 
 use super::faults::{Faults, Rates};
 use super::*;
+use crate::direct_method::REPLICATED_BYTES_MAX;
 use crate::watch::Alarm;
-use crate::{DirectMethod, REPLICATED_BYTES_MAX, ReplicatedGroups};
+use crate::{DirectMethod, ReplicatedGroups};
 
 /// Elements of a vector that is too long for the groups.
 const LONG: usize = REPLICATED_BYTES_MAX / 8 + 1;
@@ -49,16 +50,19 @@ fn each_operation_goes_by_the_carrier_of_its_length_whatever_is_lost() {
         let count: u32 = levels.iter().product();
         let expected = f64::from(count * (count + 1) / 2);
         let by_groups = on_all(hosts(levels, lost), move |host, mut method| {
+            let mut by_groups = 0;
             for elements in [1, LONG, LONG - 1, LONG, 1] {
                 let number = f64::from(host + 1);
                 assert_eq!(sum_of(&mut method, levels, number, elements), Ok(expected));
+                by_groups += u64::from(method.is_by_groups());
                 let radices = radices(levels);
                 let algorithm = Algorithm::MixedRadix { radices };
                 let barrier = InterHostOperation { algorithm, ..InterHostOperation::BARRIER };
                 run(&mut method, &barrier).expect("all hosts live");
+                by_groups += u64::from(method.is_by_groups());
             }
             method.leave();
-            method.carried_by_groups()
+            by_groups
         });
         assert_eq!(by_groups, vec![3 + 5; count as usize], "{levels:?}, {lost} of 1,000 lost");
     }
