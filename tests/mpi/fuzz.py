@@ -74,6 +74,7 @@ PATHS = (
     Path("kills", 4, 2, {"TRIBUTARY_HOST_ADDRESS": "127.0.0.1", "TRIBUTARY_FAILOVER": "on"}, "", kills=True),
     Path("lossy-tree4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "tree"}, "in_tree", loses=True),
     Path("lossy-direct2", 4, 2, {"TRIBUTARY_BETWEEN_HOSTS": "direct"}, "direct", loses=True),
+    Path("lossy-direct4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "direct"}, "direct", loses=True),
     Path("lossy-replicated4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "replicated"}, "direct", loses=True),
 )
 

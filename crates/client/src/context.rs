@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tributary_wire::control::{JobAdmission, JobRequest};
@@ -11,12 +12,16 @@ use crate::job::Job;
 use crate::job_fabric::{self, Met, Unreachable};
 use crate::manager::{Lease, ManagerClient, ManagerError};
 use crate::rdma;
-use tributary_inter_host::{AddressError, own_address};
+use tributary_inter_host::{AddressError, own_address, wait_for_departures};
 use tributary_settings::{FabricChoice, InterfaceChoice, Ports, Settings, WaitChoice};
 use tributary_shm_collectives::waiting::Policy;
 
 /// Aggregation nodes that an embedded fabric runs on the machine beside the ranks.
 const EMBEDDED_NODES: u32 = 3;
+
+/// How long a process stays for other hosts that still need its last results. Where a link's first packet was lost twice, TCP is 3 s
+/// late.
+const DEPARTURES_PATIENCE: Duration = Duration::from_secs(5);
 
 /// One process's part of a job.
 pub struct Context {
@@ -67,6 +72,13 @@ enum Admission {
     Off,
     Admitted(JobAdmission),
     Failed(String),
+}
+
+impl Drop for Context {
+    /// Returns when no other host needs what this process has completed.
+    fn drop(&mut self) {
+        wait_for_departures(DEPARTURES_PATIENCE);
+    }
 }
 
 impl Context {

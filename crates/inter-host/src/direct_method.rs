@@ -23,6 +23,7 @@ use std::time::Duration;
 use tributary_algorithms::{Algorithm, CollectiveKind};
 use tributary_wire::frame::{Abort, AbortReason, Disagreement};
 
+use crate::departures;
 use crate::direct::DirectLinks;
 use crate::operation::{InterHost, InterHostOperation};
 use crate::replicated::ReplicatedLevels;
@@ -117,6 +118,18 @@ impl DirectMethod {
         self.groups.as_ref().is_some_and(|groups| groups.levels.has_unsaid())
     }
 
+    /// The operation is over: from now on the thread that watches answers.
+    fn hand_over(&mut self) {
+        let Some(ReplicatedGroups { levels, alarm, .. }) = &self.groups else { return };
+        if levels.has_unsaid() {
+            alarm.call();
+        }
+        // As long as a link lacks, its caller may come at any time.
+        if levels.lacks_link() || levels.links() > self.watched {
+            self.watch();
+        }
+    }
+
     /// The carrier that has the last operation.
     fn carrier(&mut self) -> &mut dyn InterHost {
         match &mut self.groups {
@@ -161,10 +174,8 @@ impl InterHost for DirectMethod {
 
     fn poll(&mut self) -> Result<bool, Abort> {
         let polled = self.carrier().poll();
-        if polled == Ok(true)
-            && self.groups.as_ref().is_some_and(|it| it.levels.links() > self.watched)
-        {
-            self.watch();
+        if polled == Ok(true) && self.groups.is_some() {
+            self.hand_over();
         }
         polled.inspect_err(|_| self.share_failure())
     }
@@ -203,8 +214,8 @@ impl InterHost for DirectMethod {
     }
 
     fn leave(&mut self) {
-        if let Some(groups) = &mut self.groups {
-            groups.levels.leave();
+        if let Some(ReplicatedGroups { levels, alarm, .. }) = self.groups.take() {
+            departures::keep(levels, &alarm);
         }
         self.links.leave();
     }

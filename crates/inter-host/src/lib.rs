@@ -6,6 +6,7 @@
 //! exchange datagrams ([`replicated`]); and which of these two carries an operation ([`DirectMethod`]). Must not know the other ranks of
 //! a host, how a method is selected, MPI, or how the leaders found each other.
 
+mod departures;
 mod direct;
 mod direct_method;
 pub mod failover;
@@ -16,6 +17,7 @@ pub mod threads;
 mod tree;
 pub mod watch;
 
+pub use departures::wait_for_departures;
 pub use direct::{
     AddressError, DirectLinks, HostAddress, Identity, Listener, ListenerError, host_addresses,
     listen_within, own_address,

@@ -139,6 +139,19 @@ pub enum Message {
     },
     /// Between members of a replicated group: the sender does not have what it was asked for, and sends it when it does.
     NotYet(Question),
+    /// Between members of a replicated group: the sender leaves. It has begun no operation from this one on, and lacks none
+    /// before it.
+    Departure {
+        /// The operation.
+        before: OperationNumber,
+        /// The level.
+        level: u32,
+    },
+    /// Between members of a replicated group: the sender lacks nothing of the receiver's, which leaves.
+    Farewell {
+        /// The level.
+        level: u32,
+    },
 }
 
 /// The receivers, at or below one child, of what is sent to the group's multicast address.

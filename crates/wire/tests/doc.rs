@@ -149,6 +149,8 @@ fn message(kind: &str) -> Message {
         "ask" => Message::Ask(QUESTION),
         "not yet" => Message::NotYet(QUESTION),
         "ask for sum" => Message::AskForSum { operation: OperationNumber(3), level: 2 },
+        "departure" => Message::Departure { before: OperationNumber(3), level: 2 },
+        "farewell" => Message::Farewell { level: 2 },
         other => panic!("{other} is no kind"),
     }
 }
@@ -156,7 +158,7 @@ fn message(kind: &str) -> Message {
 #[test]
 fn kinds_have_their_codes_and_set_their_fields_only() {
     let rows = table("Kinds");
-    assert_eq!(rows.len(), 25);
+    assert_eq!(rows.len(), 27);
     let common = ["magic", "version", "kind", "group", "epoch", "child", "capability"];
     let parts = "operation segment sequence elements target datatype operator has-data payload-bytes attempt";
     for row in &rows {

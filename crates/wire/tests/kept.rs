@@ -98,6 +98,8 @@ fn messages() -> Vec<(String, Message)> {
         add(&format!("not yet {name}"), Message::NotYet(question));
     }
     add("ask for sum", Message::AskForSum { operation, level: 2 });
+    add("departure", Message::Departure { before: operation, level: 2 });
+    add("farewell", Message::Farewell { level: 2 });
     for operator in Operator::ALL {
         for datatype in Datatype::ALL {
             if Shape::new(operator, datatype, 6).is_ok() {

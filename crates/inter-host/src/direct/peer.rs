@@ -472,6 +472,8 @@ pub(super) fn message_from(
         | Message::Ask(_)
         | Message::NotYet(_)
         | Message::AskForSum { .. }
+        | Message::Departure { .. }
+        | Message::Farewell { .. }
             if is_ours =>
         {
             Ok(Said::Replicated(header.message))

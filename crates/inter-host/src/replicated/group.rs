@@ -44,8 +44,6 @@ pub(super) struct Group {
     /// In order. Bounded: the machine asks each member once for each operation that it remembers, and a member whose answers
     /// pile up is not heard ([`Self::is_backed_up`]).
     pub(super) unsaid: VecDeque<Unsaid>,
-    /// The operation that was completed last, and its place.
-    last: Option<(u64, usize)>,
     /// This group has asked, and waits for answers over links.
     pub(super) has_asked: bool,
 }
@@ -66,7 +64,6 @@ impl Group {
             machine,
             memory,
             begun: 0,
-            last: None,
             unsaid: VecDeque::new(),
             has_asked: false,
         }
@@ -200,10 +197,7 @@ impl Group {
                 }
                 Output::Tell { to, message, payload } => self.tell(to, message, payload),
                 Output::Fold { place } => self.memory.fold(place, kernel),
-                Output::Completed { operation, place } => {
-                    self.last = Some((operation, place));
-                    return Some(Event::Completed { place });
-                }
+                Output::Completed { place, .. } => return Some(Event::Completed { place }),
                 Output::Failed { operation, failure } => {
                     return Some(Event::Failed { operation, failure });
                 }
@@ -225,13 +219,13 @@ impl Group {
         }
     }
 
-    /// Gives the sum of the last operation to all links, for members that may lack something when this host is gone.
-    pub(super) fn say_last_sum(&mut self) {
-        let Some((operation, place)) = self.last else { return };
-        let place = Place::Sum { place };
-        let me = self.me;
-        for member in (0..self.hosts.len() as u8).filter(|member| *member != me) {
-            self.tell(member, Message::Sum { operation }, Some(place));
-        }
+    /// Begins no operation any more, and says so to the others.
+    pub(super) fn leave(&mut self) {
+        self.machine.leave();
+    }
+
+    /// Whether no other member needs this one any more.
+    pub(super) fn is_left(&self) -> bool {
+        self.machine.may_end() && self.unsaid.is_empty()
     }
 }

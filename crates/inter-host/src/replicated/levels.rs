@@ -79,6 +79,8 @@ pub struct ReplicatedLevels {
     calls: Calls,
     running: Option<Running>,
     failed: Option<Verdict>,
+    /// This host leaves, and only has to get out what it has said.
+    is_left: bool,
     began: Instant,
     has_called: bool,
     rounds_to_look: u32,
@@ -130,6 +132,7 @@ impl ReplicatedLevels {
             calls: Calls::default(),
             running: None,
             failed: None,
+            is_left: false,
             began: Instant::now(),
             has_called: false,
             rounds_to_look: ROUNDS_PER_LOOK,
@@ -219,7 +222,10 @@ impl ReplicatedLevels {
         // Before the links are called: datagrams need none.
         let acted = self.act();
         let _ = self.datagrams.flush();
-        acted.and_then(|()| self.call_others()).map_err(|failure| self.fail(failure))
+        // What others have asked for before this host began is said now: it may be over already, and is polled no more.
+        let said = acted.and_then(|()| self.call_others()).and_then(|()| self.say());
+        let _ = self.peers.flush();
+        said.map_err(|failure| self.fail(failure))
     }
 
     /// Answers the other hosts, whatever this host does meanwhile: one of their operations that this host has completed may need an
@@ -253,6 +259,43 @@ impl ReplicatedLevels {
     pub(crate) fn awaited(&self) -> &[u32] {
         let waiting = self.running.as_ref().filter(|running| !running.is_done);
         waiting.map_or(&[], |running| &self.groups[running.level].others)
+    }
+
+    /// Begins no operation any more. Others may need this host until [`Self::may_end`].
+    pub(crate) fn begin_leaving(&mut self) {
+        // Nobody who waits for an operation of this host's that is given up would get it.
+        if self.failed.is_none() && self.running.is_none() && self.has_called {
+            self.groups.iter_mut().for_each(Group::leave);
+            self.attend();
+        }
+    }
+
+    /// Whether this host is gone for all others, after it began to leave; one round of what has to be done before.
+    pub(crate) fn may_end(&mut self) -> bool {
+        if self.failed.is_some() || self.running.is_some() || !self.has_called {
+            return true;
+        }
+        if !self.is_left {
+            self.attend();
+            self.is_left = self.failed.is_none() && self.groups.iter().all(Group::is_left);
+            if self.is_left {
+                self.peers.keep_until_out();
+            }
+        }
+        self.failed.is_some()
+            || self.is_left && self.peers.flush() == Sent::Taken && self.peers.may_end()
+    }
+
+    /// Whether this host, which leaves, has to do something though nothing comes: say what is to be said, call hosts that
+    /// have no link yet, or get out what it has said.
+    pub(crate) fn has_more_to_do(&self) -> bool {
+        self.is_left || self.has_unsaid() || self.lacks_link()
+    }
+
+    /// Whether a host that is not known to be gone has no link yet.
+    pub(crate) fn lacks_link(&self) -> bool {
+        let lacks = |host: &u32| !self.ended[*host as usize] && !self.peers.has_link(*host);
+        self.others.iter().any(lacks)
     }
 
     /// Why there is no going on.
@@ -352,18 +395,7 @@ impl InterHost for ReplicatedLevels {
     }
 
     fn leave(&mut self) {
-        if self.failed.is_some() {
-            return;
-        }
-        self.groups.iter_mut().for_each(Group::say_last_sum);
-        wait_for_grace(|| {
-            let said = self.say();
-            let is_out = self.peers.flush() == Sent::Taken;
-            said.is_err() || is_out && self.groups.iter().all(|group| group.unsaid.is_empty())
-        });
-        self.peers.say_leave();
-        self.peers.keep_until_out();
-        wait_for_grace(|| self.peers.flush() == Sent::Taken);
-        wait_for_grace(|| self.peers.may_end());
+        self.begin_leaving();
+        wait_for_grace(|| self.may_end());
     }
 }

@@ -32,8 +32,9 @@
 //!
 //! # Leaving
 //!
-//! A host that leaves may be the only one that has what another lacks, and may not wait for one that computes. It gives
-//! the sums of its last operation to the links, which keep them for the others when the process is gone.
+//! A host that leaves may be the only one that has what another lacks. It tells the others which operation was its last, and
+//! answers them until each has said that it has completed that one. The [thread that watches links](crate::watch) does so, while the
+//! program goes on (module `departures`).
 
 mod datagrams;
 mod group;

@@ -99,8 +99,12 @@ pub(super) fn to_wire(message: Message, level: u32, own: Option<Call>) -> Option
             frame::Message::Passed { part: part(operation, level, call), of }
         }
         Message::Sum { operation } => frame::Message::LevelSum(part(operation, level, own?)),
-        // A failure is said to the members of all levels, and a host that leaves sends its sums.
-        Message::Failed { .. } | Message::Leave { .. } | Message::Farewell => return None,
+        Message::Leave { before } => {
+            frame::Message::Departure { before: OperationNumber(before as u32), level }
+        }
+        Message::Farewell => frame::Message::Farewell { level },
+        // A failure is said to the members of all levels.
+        Message::Failed { .. } => return None,
     })
 }
 
@@ -138,6 +142,10 @@ pub(super) fn from_wire(
             let (level, operation, _) = of_part(part)?;
             (level, Message::Sum { operation })
         }
+        frame::Message::Departure { before, level } => {
+            (*level, Message::Leave { before: whole(*level, *before)? })
+        }
+        frame::Message::Farewell { level } => (*level, Message::Farewell),
         _ => return None,
     })
 }

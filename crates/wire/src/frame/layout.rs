@@ -70,6 +70,8 @@ const KIND_PASSED: u8 = 28;
 const KIND_ASK: u8 = 29;
 const KIND_NOT_YET: u8 = 30;
 const KIND_ASK_FOR_SUM: u8 = 31;
+const KIND_DEPARTURE: u8 = 32;
+const KIND_FAREWELL: u8 = 33;
 
 const TARGET_NONE: u8 = 0;
 pub(super) const TARGET_ALL: u8 = 1;
@@ -214,6 +216,14 @@ impl Header {
                 raw.put_operation(KIND_ASK_FOR_SUM, operation);
                 raw.sequence = U32::new(level);
             }
+            Message::Departure { before, level } => {
+                raw.put_operation(KIND_DEPARTURE, before);
+                raw.sequence = U32::new(level);
+            }
+            Message::Farewell { level } => {
+                raw.kind = KIND_FAREWELL;
+                raw.sequence = U32::new(level);
+            }
         }
         zerocopy::transmute!(raw)
     }
@@ -287,6 +297,10 @@ impl RawHeader {
                 operation: self.operation_number(),
                 level: self.sequence.get(),
             },
+            KIND_DEPARTURE => {
+                Message::Departure { before: self.operation_number(), level: self.sequence.get() }
+            }
+            KIND_FAREWELL => Message::Farewell { level: self.sequence.get() },
             other => return Err(DecodeError::UnknownKind(other)),
         })
     }

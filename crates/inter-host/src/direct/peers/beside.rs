@@ -14,8 +14,8 @@ use super::super::peer::{Said, failure_of, message_from, misbehaved};
 use super::{Peers, WATCHED_MAX};
 
 impl Peers {
-    /// The next thing that `host` says in a replicated group, with its payload. A host that has left or whose link has
-    /// ended is an ended one.
+    /// The next thing that `host` says in a replicated group, with its payload. A host whose link has ended is an
+    /// ended one.
     pub(crate) fn hear(&mut self, host: u32) -> Result<Option<(Message, &[u8])>, Failure> {
         self.reach(host)?;
         let (edge, identity) = (self.edge(), self.identity);
@@ -32,8 +32,7 @@ impl Peers {
         };
         match message_from(host, &identity, &frame.header)? {
             Said::Replicated(message) => Ok(Some((message, frame.payload))),
-            Said::Leaves => Err(Failure::Ended(host)),
-            Said::Part(_) | Said::Waits(_) => Err(misbehaved(host).into()),
+            Said::Part(_) | Said::Waits(_) | Said::Leaves => Err(misbehaved(host).into()),
         }
     }
 

@@ -24,7 +24,10 @@ impl ReplicatedLevels {
             let called = self.peers.call(host);
             self.note(host, called)?;
         }
-        Ok(())
+        // Hosts that came first have called, and may have asked. Who was woken for it did nothing before the first operation,
+        // and is not woken for it again.
+        self.look_at_links()?;
+        self.act()
     }
 
     /// Notes the end of a link; every other failure is one of the whole.

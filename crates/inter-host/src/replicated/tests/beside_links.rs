@@ -1,11 +1,13 @@
 //! Groups and links of one communicator: what each carries, and what hosts hear that wait in different ones.
 
+use std::sync::{Arc, Barrier, Mutex, MutexGuard};
+
 use tributary_wire::frame::AbortReason;
 
 use super::faults::{Faults, Rates};
 use super::*;
 use crate::direct_method::REPLICATED_BYTES_MAX;
-use crate::watch::Alarm;
+use crate::watch::{Alarm, Attend};
 use crate::{DirectMethod, ReplicatedGroups};
 
 /// Elements of a vector that is too long for the groups.
@@ -13,12 +15,17 @@ const LONG: usize = REPLICATED_BYTES_MAX / 8 + 1;
 
 /// The hosts of groups of these sizes, which lose so many of 1,000 datagrams.
 fn hosts(levels: &'static [u32], lost: u32) -> Vec<DirectMethod> {
+    hosts_with(levels, |host| Faults::new(host, Rates { lost, ..Rates::default() }))
+}
+
+/// The same with the faults of each host.
+fn hosts_with(levels: &'static [u32], faults: impl Fn(u64) -> Faults) -> Vec<DirectMethod> {
     let identity = identity(false);
     let algorithm = Algorithm::MixedRadix { radices: radices(levels) };
     let links = over_links(levels.iter().product(), identity);
     let members = members(levels, identity).into_iter().zip(0..);
     let groups = members.map(|(mut levels, host)| {
-        levels.inject(Faults::new(host, Rates { lost, ..Rates::default() }));
+        levels.inject(faults(host));
         let alarm = Alarm::new().expect("a thread and two descriptors");
         ReplicatedGroups { levels, algorithm, alarm }
     });
@@ -139,5 +146,64 @@ fn a_host_that_dies_is_missed_in_either_carrier() {
             let expected = (host != 1).then_some((AbortReason::MemberLost, 1));
             assert_eq!(outcome, expected, "{levels:?}, {elements} elements, host {host}");
         }
+    }
+}
+
+/// A host's call arrives before the first operation of another, which completes at once: all datagrams are there. What the first one
+/// lacks is lost, and it asks for it when the other does something else, with nobody but the thread that watches links to answer.
+#[test]
+fn a_host_that_called_before_the_first_operation_is_answered_behind_it() {
+    let hosts = hosts_with(&[2], |_| Faults::on_the_way_to(0));
+    let has_begun = Arc::new(Barrier::new(2));
+    let is_over = has_begun.clone();
+    let sums = on_all(hosts, move |host, mut method| {
+        if host == 1 {
+            let attendant = Attended::of(method);
+            has_begun.wait();
+            // The thread that watches has found the call, and nothing to do.
+            std::thread::sleep(Duration::from_millis(50));
+            let sum = sum_of(&mut attendant.lock(), &[2], 2.0, 1);
+            is_over.wait();
+            attendant.lock().leave();
+            return sum;
+        }
+        let mut vector = 1_f64.to_le_bytes();
+        let operation = allreduce_of(&mut vector, Operator::Sum, Datatype::F64, &[2]);
+        // SAFETY: the vector outlives the operation, which is polled to its end.
+        unsafe { method.start(&operation) }.expect("all hosts live");
+        has_begun.wait();
+        let mut waiter = Waiter::new(Policy::Sleep);
+        while !method.poll().expect("all hosts live") {
+            method.pause(&mut waiter, Duration::from_millis(5));
+        }
+        is_over.wait();
+        method.leave();
+        Ok(f64::from_le_bytes(vector))
+    });
+    assert_eq!(sums, [Ok(3.0), Ok(3.0)]);
+}
+
+/// A host's place that the thread that watches attends to.
+struct Attended(Arc<Mutex<DirectMethod>>);
+
+impl Attended {
+    fn of(mut method: DirectMethod) -> Self {
+        let alarm = method.alarm().expect("groups have one").clone();
+        method.watch();
+        let method = Arc::new(Mutex::new(method));
+        alarm.attended_by(Box::new(Self(method.clone())));
+        Self(method)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, DirectMethod> {
+        self.0.lock().expect("no host fails")
+    }
+}
+
+impl Attend for Attended {
+    fn attend(&self) -> bool {
+        let Ok(mut method) = self.0.try_lock() else { return true };
+        method.attend();
+        method.has_more_to_attend()
     }
 }
