@@ -9,6 +9,7 @@ run's last one, until all of them together reach --operations.
 """
 
 import argparse
+import collections
 import itertools
 import json
 import os
@@ -29,6 +30,9 @@ MPI_TESTS = ROOT / "tests/mpi"
 SOURCES = [HERE / "soak.c"] + [MPI_TESTS / name for name in ("check.c", "plain.c", "shapes.c", "values.c")]
 
 CHANNELS = ["auto", "tcp", "udp", "xdp", "xdp-native"]
+
+# How the report counts operations of each path between hosts.
+PATHS = {"auto": "in_tree", "tree": "in_tree", "direct": "direct", "replicated": "direct"}
 
 # The growth allowed to a process over a long run: allocators keep some memory.
 GROWTH_MAX_KIB = 16 << 10
@@ -71,7 +75,7 @@ def parse_arguments():
     parser.add_argument("--ranks-per-host", type=int, default=1)
     parser.add_argument("--channel", choices=CHANNELS, default="auto",
                         help="what carries data (default %(default)s: datagrams, multicast results)")
-    parser.add_argument("--between-hosts", choices=["auto", "tree", "direct"], default="auto",
+    parser.add_argument("--between-hosts", choices=["auto", "tree", "direct", "replicated"], default="auto",
                         help="path of every operation between hosts (default %(default)s: chosen by "
                              "length and communicator)")
     parser.add_argument("--authenticate-frames", action="store_true", help="authenticate every frame")
@@ -121,6 +125,23 @@ def environment(arguments):
     return {**os.environ, **settings}
 
 
+def run_and_pass_on(command, output, timeout_s, variables):
+    """Runs a command, whose standard error passes through; its exit code, and the last lines there in which ranks tell why
+    they end."""
+    told = collections.deque(maxlen=16)
+    with subprocess.Popen(command, stdout=output, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
+                          errors="replace", env=variables) as process:
+        limit = threading.Timer(timeout_s, process.kill)
+        limit.start()
+        for line in process.stderr:
+            sys.stderr.write(line)
+            if "tributary: " in line or line.startswith("FAIL"):
+                told.append(line.rstrip())
+        code = process.wait()
+        limit.cancel()
+    return code, told
+
+
 class SoakLab(Lab):
     """A lab whose daemons are looked at."""
 
@@ -156,26 +177,22 @@ class SoakLab(Lab):
                 "--operations", arguments.operations, "--seconds", arguments.seconds,
                 "--depth", arguments.depth, "--first-round", first_round,
                 "--seed", arguments.seed, "--watchdog", int(arguments.seconds) + 600)
-            # Standard error passes through; standard output is a file, as launchers may block on pipes.
+            # Standard output is a file, as launchers may block on pipes.
             with open(pathlib.Path(folder) / "output", "w+", encoding="utf-8") as output:
-                try:
-                    code = subprocess.run(
-                        command, check=False, stdout=output,
-                        stdin=subprocess.DEVNULL, timeout=arguments.seconds + 900,
-                        env=environment(arguments)).returncode
-                except subprocess.TimeoutExpired:
-                    code = "none: it ran past the time limit"
+                code, told = run_and_pass_on(command, output, arguments.seconds + 900, environment(arguments))
                 output.seek(0)
                 text = output.read()
             lines = [line for line in text.splitlines() if line.startswith("{")]
             if code != 0 or not lines or not report.exists():
-                print(text[-3000:], f"exit code {code}", sep="\n", file=sys.stderr)
+                # What ranks have told comes last: whoever keeps the end of a log alone has it.
+                print(text[-3000:], f"exit code {code}", *told, sep="\n", file=sys.stderr)
                 return None
             counts = json.loads(report.read_text())
-        if counts["in_tree"] == 0:
-            print(f"nothing ran in_tree: {counts}", file=sys.stderr)
+        path = PATHS[arguments.between_hosts]
+        if counts[path] == 0:
+            print(f"nothing ran {path}: {counts}", file=sys.stderr)
             return None
-        totals = {name: counts[name] for name in ("in_host", "in_tree", "passed_through")}
+        totals = {name: counts[name] for name in ("in_host", "in_tree", "direct", "passed_through")}
         multicasts = sum(entry.get("multicast_results", 0) for entry in counts["communicators"])
         return {**json.loads(lines[0]), **totals, "multicast_results": multicasts}
 

@@ -24,8 +24,8 @@ impl ReplicatedLevels {
             let called = self.peers.call(host);
             self.note(host, called)?;
         }
-        // Hosts that came first have called, and may have asked. Who was woken for it did nothing before the first operation,
-        // and is not woken for it again.
+        // Hosts that came first have called, and may have asked. The thread that watches was woken for it before there was an
+        // operation, and is not woken for it again.
         self.look_at_links()?;
         self.act()
     }
