@@ -101,6 +101,9 @@ fn has_slots_elsewhere(variable: impl Fn(&str) -> Option<OsString>) -> bool {
         "OMPI_MCA_rmaps_base_oversubscribe",
         "PRTE_MCA_rmaps_default_mapping_policy",
         "OMPI_MCA_rmaps_base_mapping_policy",
+        // A file of hosts, which says how many slots each has.
+        "PRTE_MCA_prte_default_hostfile",
+        "OMPI_MCA_orte_default_hostfile",
         "SLURM_JOB_ID",
         "PBS_NODEFILE",
         "LSB_JOBID",
