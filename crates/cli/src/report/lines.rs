@@ -71,7 +71,11 @@ fn compared(row: &Compared) -> Value {
         "mean_ns": row.ours.mean_ns(),
         "baseline_calls": row.baseline.calls,
         "baseline_mean_ns": row.baseline.mean_ns(),
+        "p50_ns": pair(row.ours.quantile(0.5)),
+        "baseline_p50_ns": pair(row.baseline.quantile(0.5)),
         "speed_up": row.speed_up(),
+        "median_speed_up": row.median_speed_up(),
+        "mean_disagrees": row.mean_disagrees(),
         "saved_ns": row.saved_ns(),
     })
 }
@@ -97,6 +101,8 @@ mod tests {
         assert_eq!((&row["collective"], &row["path"]), (&json!("scan"), &json!("in_host")));
         assert_eq!((&row["from_bytes"], &row["p50_ns"]), (&json!(64), &json!([640, 768])));
         assert_eq!(value["compared"][0]["speed_up"], 2.0);
+        assert_eq!(value["compared"][0]["median_speed_up"], 2.0);
+        assert_eq!(value["compared"][0]["baseline_p50_ns"], json!([1280, 1536]));
         assert_eq!(value["baseline"]["times"]["collectives_ns"], 1400);
         assert_eq!(json(&Report::default(), None)["times"], Value::Null);
     }
