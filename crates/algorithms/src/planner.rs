@@ -91,7 +91,7 @@ pub fn plan(leaves: &[u32], terms: &Terms, len_bytes: u64) -> Result<Planned, No
     for division in [Division::Whole, Division::Parts] {
         for searched in lesser_offers(terms) {
             for candidate in candidates(&sizes, &searched, division, len_bytes) {
-                let candidate = candidate.priced(terms, division, len_bytes)?;
+                let candidate = candidate.price(terms, division, len_bytes)?;
                 if best.as_ref().is_none_or(|best| candidate.time_ns < best.time_ns) {
                     best = Some(candidate);
                 }
@@ -251,7 +251,7 @@ impl Shape {
     }
 
     /// What it takes, by the groups that it really has.
-    fn priced(self, terms: &Terms, division: Division, len_bytes: u64) -> Result<Planned, NoPlan> {
+    fn price(self, terms: &Terms, division: Division, len_bytes: u64) -> Result<Planned, NoPlan> {
         let plan = Plan::new(self.hosts, &self.levels)?;
         let mut bytes = len_bytes;
         let mut time_ns = 0.0;

@@ -32,7 +32,7 @@ pub(crate) fn print(typed: &str, flags: &ConfigFlags, settings: Settings) -> any
     }
     writeln!(out, "{explanation}")?;
     if !explanation.measured.is_empty() {
-        writeln!(out, "\n{}", measured_table(&explanation))?;
+        writeln!(out, "\n{}", measurements_table(&explanation))?;
     }
     if !explanation.predicted.is_empty() {
         writeln!(out, "\n{}", predicted_table(&explanation))?;
@@ -125,7 +125,7 @@ fn path(method: Method, algorithm: Option<&str>) -> String {
 }
 
 /// The measurements that were weighed, the fastest first.
-fn measured_table(explanation: &Explanation) -> String {
+fn measurements_table(explanation: &Explanation) -> String {
     let mut table =
         tables::plain(["measured", "leaders", "parts", "hosts", "ranks", "bytes", "us"]);
     for row in &explanation.measured {

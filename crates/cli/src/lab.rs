@@ -230,7 +230,7 @@ fn status(flags: &LabStatusFlags) -> anyhow::Result<ExitCode> {
             }
         }
         None => {
-            let labs: Vec<Listed> = directory::names().iter().map(listed).collect();
+            let labs: Vec<Listed> = directory::names().iter().map(describe_lab).collect();
             if flags.json {
                 writeln!(out, "{}", serde_json::to_string(&labs)?)?;
             } else {
@@ -241,7 +241,7 @@ fn status(flags: &LabStatusFlags) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn listed(name: &LabName) -> Listed {
+fn describe_lab(name: &LabName) -> Listed {
     let (state, hosts) = match Lab::open(name) {
         Ok(lab) => ("up", Some(lab.plan().members_of(Role::Host).count())),
         Err(OpenError::Dead { .. }) => ("dead", None),

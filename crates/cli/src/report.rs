@@ -41,7 +41,7 @@ pub(crate) fn report(flags: &ReportFlags) -> anyhow::Result<ExitCode> {
     } else {
         writeln!(out, "{}", text(&report))?;
         if let Some(baseline) = &baseline {
-            writeln!(out, "\n{}", times::compared(&report, baseline))?;
+            writeln!(out, "\n{}", times::comparison(&report, baseline))?;
         }
     }
     Ok(ExitCode::SUCCESS)

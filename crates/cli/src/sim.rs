@@ -38,7 +38,7 @@ pub(crate) fn figure(flags: &FigureFlags) -> anyhow::Result<ExitCode> {
     };
     for name in names {
         let started = Instant::now();
-        let (figure, mut compared) = watched(name, |progress| {
+        let (figure, mut compared) = watch_progress(name, |progress| {
             let figure = tributary_figures::make(name, &effort, progress)?;
             Ok((figure, tributary_figures::compare(name, &effort, progress)?))
         })?;
@@ -63,7 +63,7 @@ pub(crate) fn run(flags: &SimRunFlags) -> anyhow::Result<ExitCode> {
         return print_table(&presets(), flags.system.csv);
     }
     let (preset, question) = question(&flags.system)?;
-    let table = watched("run", |progress| plan::run(&preset, &question, progress))
+    let table = watch_progress("run", |progress| plan::run(&preset, &question, progress))
         .map_err(about_options)?;
     print_table(&table, flags.system.csv)
 }
@@ -81,7 +81,7 @@ fn presets() -> Table {
 /// Ranks designs for a cluster.
 pub(crate) fn compare(flags: &CompareFlags) -> anyhow::Result<ExitCode> {
     let (preset, question) = question(&flags.system)?;
-    let table = watched("compare", |progress| plan::compare(&preset, &question, progress))
+    let table = watch_progress("compare", |progress| plan::compare(&preset, &question, progress))
         .map_err(about_options)?;
     print_table(&table, flags.system.csv)
 }
@@ -149,7 +149,7 @@ pub(crate) fn refused_option(Refused { key, value, allowed }: &Refused) -> anyho
 }
 
 /// Runs `work`, with a progress bar if standard error is a terminal.
-pub(crate) fn watched<T: Send>(
+pub(crate) fn watch_progress<T: Send>(
     name: &str,
     work: impl FnOnce(&Progress) -> Result<T, FigureError> + Send,
 ) -> anyhow::Result<T> {

@@ -81,7 +81,7 @@ pub(crate) fn run(flags: &SimBenchFlags) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}", tables::text(&table))?;
     writeln!(out, "best of several operations on one core")?;
-    let missed = missed(&all);
+    let missed = list_missed(&all);
     for line in &missed {
         writeln!(out, "missed: {line}")?;
     }
@@ -89,7 +89,7 @@ pub(crate) fn run(flags: &SimBenchFlags) -> anyhow::Result<ExitCode> {
 }
 
 /// The targets that are missed, a line each.
-fn missed(all: &[(&Case, Measured)]) -> Vec<String> {
+fn list_missed(all: &[(&Case, Measured)]) -> Vec<String> {
     let mut lines = Vec::new();
     for (Case { hosts, target_ms, .. }, measured) in all {
         let total_ms = measured.set_up_ms + measured.best_ms;
@@ -185,11 +185,11 @@ mod tests {
             peak_mib: 1.0,
         };
         let all = || CASES.iter().map(|case| (case, good(case))).collect::<Vec<_>>();
-        assert_eq!(missed(&all()), [""; 0]);
+        assert_eq!(list_missed(&all()), [""; 0]);
         let spoiled = |spoil: &dyn Fn(&mut Measured)| {
             let mut all = all();
             spoil(&mut all[2].1);
-            missed(&all)
+            list_missed(&all)
         };
         let set_up = "100000 hosts: set-up and allreduce 2500.00 ms, target 2000 ms";
         assert_eq!(spoiled(&|it| it.set_up_ms = 1500.0), [set_up]);

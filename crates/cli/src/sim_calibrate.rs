@@ -8,7 +8,7 @@ use tributary_figures::Effort;
 use tributary_figures::calibration;
 
 use crate::flags::{CalibrateFlags, CalibrationEffort, FigureFlags, SensitivityFlags};
-use crate::sim::{print_table, watched};
+use crate::sim::{print_table, watch_progress};
 
 /// Most operations for each observation, beside figures: a fit simulates them many times.
 const OPERATIONS: u32 = 6;
@@ -16,7 +16,7 @@ const OPERATIONS: u32 = 6;
 /// Fits the constants, and writes the errors, the constants and their means.
 pub(crate) fn calibrate(flags: &CalibrateFlags) -> anyhow::Result<ExitCode> {
     let effort = effort(&flags.effort);
-    let found = watched("calibrate", |progress| {
+    let found = watch_progress("calibrate", |progress| {
         calibration::calibrate(&effort, flags.leave_one_out, progress)
     })?;
     print_table(&found.rows, flags.effort.csv)?;
@@ -36,7 +36,7 @@ pub(crate) fn beside_figures(flags: &FigureFlags) -> anyhow::Result<ExitCode> {
     }
     let operations = flags.operations.min(OPERATIONS);
     let effort = Effort { seed: flags.seed, operations };
-    let found = watched("calibration", |progress| {
+    let found = watch_progress("calibration", |progress| {
         calibration::calibrate(&effort, flags.leave_one_out, progress)
     })?;
     writeln!(
@@ -56,7 +56,8 @@ pub(crate) fn beside_figures(flags: &FigureFlags) -> anyhow::Result<ExitCode> {
 /// Writes what each constant moves.
 pub(crate) fn sensitivity(flags: &SensitivityFlags) -> anyhow::Result<ExitCode> {
     let effort = effort(&flags.effort);
-    let table = watched("sensitivity", |progress| calibration::sensitivity(&effort, progress))?;
+    let table =
+        watch_progress("sensitivity", |progress| calibration::sensitivity(&effort, progress))?;
     print_table(&table, flags.effort.csv)
 }
 

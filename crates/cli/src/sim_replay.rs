@@ -73,7 +73,7 @@ fn replay_goal(flags: &ReplayFlags, preset: &Preset, path: &Path) -> anyhow::Res
     let plan = SystemPlan::new(preset)?;
     let outcome =
         goal_run::run(preset, &plan, &program, per_host, flags.seed).map_err(about_options)?;
-    let table = ended(&outcome.ended_us);
+    let table = end_times_table(&outcome.ended_us);
     if flags.csv {
         return print_table(&table, true);
     }
@@ -88,7 +88,7 @@ fn replay_goal(flags: &ReplayFlags, preset: &Preset, path: &Path) -> anyhow::Res
     Ok(ExitCode::SUCCESS)
 }
 
-fn ended(ended_us: &[f64]) -> Table {
+fn end_times_table(ended_us: &[f64]) -> Table {
     let mut table = Table::new(&["rank", "ended_us"]);
     for (rank, &us) in (0..).zip(ended_us) {
         table.add(vec![Cell::Whole(rank), Cell::Number(us, 3)]);

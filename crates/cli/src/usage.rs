@@ -6,7 +6,7 @@ use tributary_client::SettingError;
 
 /// An option or a file that cannot be used. The person who typed it is at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{option}{}: {allowed}", quoted(.value))]
+#[error("{option}{}: {allowed}", quote(.value))]
 pub(crate) struct UsageError {
     /// As it is typed: `--sizes`.
     pub(crate) option: String,
@@ -32,7 +32,7 @@ impl UsageError {
 #[error("{0}")]
 pub(crate) struct Misuse(pub(crate) String);
 
-fn quoted(value: &str) -> String {
+fn quote(value: &str) -> String {
     if value.is_empty() { String::new() } else { format!(" '{value}'") }
 }
 

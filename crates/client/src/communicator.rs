@@ -54,7 +54,7 @@ impl Communicator {
         let engine = if context.callers_take_turns && alarm.is_none() {
             // SAFETY: the caller of `Context::callers_take_turns` has promised it, except for the thread
             // that drives requests; `start` shares the engine before that thread learns of it.
-            unsafe { Exclusive::unshared(engine) }
+            unsafe { Exclusive::new_unshared(engine) }
         } else {
             Exclusive::new(engine)
         };

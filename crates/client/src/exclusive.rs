@@ -43,7 +43,7 @@ impl<T> Exclusive<T> {
     /// Until somebody calls [`share`](Self::share), every use of a guard happens before the next call of
     /// a function that locks it, whichever threads they are on, and nobody calls
     /// [`try_lock`](Self::try_lock).
-    pub(crate) unsafe fn unshared(value: T) -> Self {
+    pub(crate) unsafe fn new_unshared(value: T) -> Self {
         Self { is_shared: AtomicBool::new(false), ..Self::new(value) }
     }
 
@@ -156,14 +156,14 @@ mod tests {
 
     use super::*;
 
-    fn unshared(value: u32) -> Exclusive<u32> {
+    fn new_unshared(value: u32) -> Exclusive<u32> {
         // SAFETY: every test uses its value on one thread.
-        unsafe { Exclusive::unshared(value) }
+        unsafe { Exclusive::new_unshared(value) }
     }
 
     #[test]
     fn callers_that_come_one_by_one_see_what_the_last_one_left() {
-        let value = unshared(1);
+        let value = new_unshared(1);
         *value.lock() += 1;
         *value.lock() += 1;
         assert_eq!(*value.lock(), 3);
@@ -172,7 +172,7 @@ mod tests {
     /// Fails under Miri, and anywhere, if two guards of one value can live at once.
     #[test]
     fn there_is_no_second_guard_beside_the_first() {
-        let value = unshared(1);
+        let value = new_unshared(1);
         let mut first = value.lock();
         *first = 2;
         let second = catch_unwind(AssertUnwindSafe(|| *value.lock()));
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn shared_values_are_locked() {
-        let value = Arc::new(unshared(0));
+        let value = Arc::new(new_unshared(0));
         value.share();
         assert_eq!(value.with_unshared(|value| *value), None);
         let threads = (0..4).map(|_| {

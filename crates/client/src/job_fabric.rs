@@ -266,7 +266,7 @@ fn networks(names: &[&str], offers: &[Vec<HostAddress>]) -> Result<Vec<Vec<IpAdd
 }
 
 /// The hosts that host `me` tries to reach.
-fn tried_by(me: usize, hosts: usize) -> Vec<usize> {
+fn hosts_to_try(me: usize, hosts: usize) -> Vec<usize> {
     if hosts <= ALL_PAIRS_MAX {
         return (0..hosts).filter(|host| *host != me).collect();
     }
@@ -281,7 +281,7 @@ fn try_others(me: usize, targets: &[SocketAddr]) -> Result<(), Trouble> {
     let failed = |host: usize, error: Errno| Trouble { host, error: Some(error) };
     let until = Instant::now() + ANSWER_TIMEOUT;
     let mut waiting = Vec::new();
-    for host in tried_by(me, targets.len()) {
+    for host in hosts_to_try(me, targets.len()) {
         let socket = start_connecting(targets[me].ip(), targets[host])
             .map_err(|error| failed(host, error))?;
         waiting.push((host, socket));
@@ -392,8 +392,8 @@ mod tests {
 
     #[test]
     fn among_many_hosts_each_tries_a_few() {
-        assert_eq!(tried_by(1, 4), [0, 2, 3]);
-        let tried = tried_by(999, 1000);
+        assert_eq!(hosts_to_try(1, 4), [0, 2, 3]);
+        let tried = hosts_to_try(999, 1000);
         assert_eq!((tried.len(), tried[0], tried[9]), (10, 0, 511));
         assert!(!tried.contains(&999));
     }

@@ -124,7 +124,7 @@ impl ManagerClient {
             .take(ADMISSION_BYTES_MAX)
             .read_line(&mut line)
             .map_err(|error| self.silent(&error))?;
-        let admission = serde_json::from_str(&line).map_err(|_| self.garbled(status))?;
+        let admission = serde_json::from_str(&line).map_err(|_| self.garbled_reply(status))?;
         Ok(Lease { admission, _connection: connection })
     }
 
@@ -139,7 +139,7 @@ impl ManagerClient {
     ) -> Result<GroupGrant, ManagerError> {
         let mut response = self.post(&format!("/v1/jobs/{}/groups", admission.job), request)?;
         let status = response.status().as_u16();
-        response.body_mut().read_json().map_err(|_| self.garbled(status))
+        response.body_mut().read_json().map_err(|_| self.garbled_reply(status))
     }
 
     /// Has an aggregator's groups moved away, because it is about to be stopped.
@@ -149,7 +149,7 @@ impl ManagerClient {
     pub fn drain(&self, request: &DrainRequest) -> Result<Drained, ManagerError> {
         let mut response = self.post("/v1/drain", request)?;
         let status = response.status().as_u16();
-        response.body_mut().read_json().map_err(|_| self.garbled(status))
+        response.body_mut().read_json().map_err(|_| self.garbled_reply(status))
     }
 
     /// Asks for a code that lets one browser see the manager's page.
@@ -159,7 +159,7 @@ impl ManagerClient {
     pub fn page_code(&self) -> Result<PageCode, ManagerError> {
         let mut response = self.post("/v1/page/codes", &())?;
         let status = response.status().as_u16();
-        response.body_mut().read_json().map_err(|_| self.garbled(status))
+        response.body_mut().read_json().map_err(|_| self.garbled_reply(status))
     }
 
     /// Asks for the fabric's state.
@@ -175,7 +175,7 @@ impl ManagerClient {
             .map_err(|error| self.unanswered(&error))?;
         let mut response = self.accept(response)?;
         let status = response.status().as_u16();
-        response.body_mut().read_json().map_err(|_| self.garbled(status))
+        response.body_mut().read_json().map_err(|_| self.garbled_reply(status))
     }
 
     fn post(
@@ -200,7 +200,7 @@ impl ManagerClient {
             return Ok(response);
         }
         let status = response.status().as_u16();
-        let refusal = response.body_mut().read_json().map_err(|_| self.garbled(status))?;
+        let refusal = response.body_mut().read_json().map_err(|_| self.garbled_reply(status))?;
         Err(ManagerError::Refused(refusal))
     }
 
@@ -218,7 +218,7 @@ impl ManagerClient {
         ManagerError::Silent { address: self.address.clone(), problem: error.to_string() }
     }
 
-    fn garbled(&self, status: u16) -> ManagerError {
+    fn garbled_reply(&self, status: u16) -> ManagerError {
         ManagerError::Garbled { address: self.address.clone(), status }
     }
 }

@@ -181,12 +181,12 @@ impl FailoverTree {
     /// Raises the alarm from now on when something happens to the tree.
     pub fn watch(&self) {
         if let Some(fallback) = &self.fallback {
-            fallback.alarm.watch(self.watched());
+            fallback.alarm.watch(self.descriptors_to_watch());
         }
     }
 
     /// What has to be looked at while this leader stands in a tree.
-    fn watched(&self) -> impl Iterator<Item = Watched<'_>> {
+    fn descriptors_to_watch(&self) -> impl Iterator<Item = Watched<'_>> {
         let link = match &self.state {
             State::InTree(member) => Some(Watched::Hangup(member.link())),
             _ => None,

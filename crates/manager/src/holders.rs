@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use alloc::string::ToString;
 
-    fn shown(amounts: &[(u32, u32)], visible: impl Fn(u32) -> bool) -> String {
+    fn list_visible(amounts: &[(u32, u32)], visible: impl Fn(u32) -> bool) -> String {
         let amounts = amounts.iter().map(|(job, amount)| (JobId(*job), *amount));
         Holders::new(amounts, |job| visible(job.0).then_some("app")).to_string()
     }
@@ -86,11 +86,14 @@ mod tests {
     fn the_largest_come_first_and_the_rest_is_summed() {
         let amounts = [(1, 8), (2, 4), (1, 8), (3, 99), (4, 2), (5, 1), (6, 5)];
         assert_eq!(
-            shown(&amounts, |_| true),
+            list_visible(&amounts, |_| true),
             "held by job 3 `app` (99), job 1 `app` (16), job 6 `app` (5), 3 further jobs (7)"
         );
-        assert_eq!(shown(&amounts, |job| job == 4), "held by job 4 `app` (2), other tenants (125)");
-        assert_eq!(shown(&amounts, |_| false), "held by other tenants (127)");
-        assert_eq!(shown(&[], |_| true), "held by nobody");
+        assert_eq!(
+            list_visible(&amounts, |job| job == 4),
+            "held by job 4 `app` (2), other tenants (125)"
+        );
+        assert_eq!(list_visible(&amounts, |_| false), "held by other tenants (127)");
+        assert_eq!(list_visible(&[], |_| true), "held by nobody");
     }
 }

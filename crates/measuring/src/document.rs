@@ -60,7 +60,7 @@ fn kinds_of_hosts(hosts: &[Host], names: &Names) -> Vec<Value> {
     let mut kinds: BTreeMap<_, Vec<&Host>> = BTreeMap::new();
     for host in hosts {
         let described = |one: &Adapter| (one.driver.clone(), one.speed_mbps, one.mtu_bytes);
-        let adapters: Vec<_> = sorted(host).into_iter().map(described).collect();
+        let adapters: Vec<_> = sort_adapters(host).into_iter().map(described).collect();
         let kind = (host.cores, host.kernel.clone(), host.rdma_ports, adapters);
         kinds.entry(kind).or_default().push(host);
     }
@@ -68,7 +68,7 @@ fn kinds_of_hosts(hosts: &[Host], names: &Names) -> Vec<Value> {
     for ((cores, kernel, rdma_ports, adapters), alike) in kinds {
         let mut described = Vec::new();
         for (number, (driver, speed_mbps, mtu_bytes)) in adapters.iter().enumerate() {
-            let of_all = || alike.iter().map(|host| sorted(host)[number]);
+            let of_all = || alike.iter().map(|host| sort_adapters(host)[number]);
             described.push(json!({
                 "driver": names.without(driver),
                 "speed_mbps": (*speed_mbps > 0).then_some(speed_mbps),
@@ -89,7 +89,7 @@ fn kinds_of_hosts(hosts: &[Host], names: &Names) -> Vec<Value> {
 }
 
 /// A host's adapters in an order of their kinds, but for those of software that carried nothing.
-fn sorted(host: &Host) -> Vec<&Adapter> {
+fn sort_adapters(host: &Host) -> Vec<&Adapter> {
     let counts = |one: &&Adapter| one.speed_mbps > 0 || one.sent_bytes + one.received_bytes > 0;
     let mut adapters: Vec<&Adapter> = host.adapters.iter().filter(counts).collect();
     adapters.sort_by_key(|one| (&one.driver, one.speed_mbps, one.mtu_bytes));

@@ -172,7 +172,7 @@ impl Row {
 }
 
 fn row(case: Case, number: usize, library: Library, outcomes: &[Outcome]) -> Row {
-    let samples = pooled(outcomes, number);
+    let samples = pool_times(outcomes, number);
     let done = || outcomes.iter().map(|outcome| outcome.done[number]);
     let size_bytes = done().map(|done| done.bytes).max().unwrap_or_default();
     let times = times(&samples);
@@ -191,7 +191,7 @@ fn row(case: Case, number: usize, library: Library, outcomes: &[Outcome]) -> Row
     }
 }
 
-fn pooled(outcomes: &[Outcome], case: usize) -> Vec<f64> {
+fn pool_times(outcomes: &[Outcome], case: usize) -> Vec<f64> {
     outcomes.iter().flat_map(|outcome| outcome.samples[case].iter().copied()).collect()
 }
 

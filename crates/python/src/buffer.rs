@@ -31,7 +31,7 @@ unsafe impl Sync for Buffer {}
 impl Buffer {
     /// The memory of `object`, to read.
     pub(crate) fn source(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
-        Self::open(object).map_err(|error| named(object.py(), name, &error))
+        Self::open(object).map_err(|error| add_name(object.py(), name, &error))
     }
 
     /// The memory of `object`, to write.
@@ -114,7 +114,7 @@ impl Buffer {
 }
 
 /// The same error, saying which argument it is about.
-fn named(py: Python<'_>, name: &str, error: &PyErr) -> PyErr {
+fn add_name(py: Python<'_>, name: &str, error: &PyErr) -> PyErr {
     let text = format!("{name}: {}", error.value(py));
     let named = if error.is_instance_of::<PyTypeError>(py) {
         PyTypeError::new_err(text)

@@ -174,7 +174,7 @@ impl Communicator {
     ) -> PyResult<Option<Self>> {
         let lane = self.lane()?;
         let part = || split(&lane, &self.context, self.rank, self.size, color, key);
-        let (met, raised) = py.detach(|| interrupt::watched(part));
+        let (met, raised) = py.detach(|| interrupt::watch_interrupts(part));
         if let Some(raised) = raised {
             return Err(raised);
         }

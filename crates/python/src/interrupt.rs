@@ -16,7 +16,7 @@ thread_local! {
 }
 
 /// Runs `wait`, in which [`is_raised`] may be asked. The exception that a signal's handler raised meanwhile.
-pub(crate) fn watched<T>(wait: impl FnOnce() -> T) -> (T, Option<PyErr>) {
+pub(crate) fn watch_interrupts<T>(wait: impl FnOnce() -> T) -> (T, Option<PyErr>) {
     LOOKS_AT.set(Some(Instant::now() + LOOK_INTERVAL));
     let outcome = wait();
     LOOKS_AT.set(None);

@@ -74,7 +74,7 @@ impl Communicator {
             }
             outcome
         };
-        let (outcome, raised) = py.detach(|| interrupt::watched(run));
+        let (outcome, raised) = py.detach(|| interrupt::watch_interrupts(run));
         match (raised, outcome) {
             (Some(raised), _) => Err(raised),
             (None, Err(error)) => Err(errors::of_collective(py, &error)),

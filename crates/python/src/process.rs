@@ -136,7 +136,7 @@ pub(crate) fn count_not_measured(operation: &Operation) {
     }
 }
 
-fn counted() -> Report {
+fn current_report() -> Report {
     let mut report = COUNTERS.get_or_init(CounterRegistry::default).report();
     report.run_id = RUN_ID.get().cloned().unwrap_or_default();
     // Relaxed: a statistic.
@@ -151,7 +151,7 @@ fn counted() -> Report {
 /// rank 0; times, if they are measured, at every rank.
 #[pyfunction]
 pub(crate) fn report() -> String {
-    serde_json::to_string(&counted()).expect("a report is plain data")
+    serde_json::to_string(&current_report()).expect("a report is plain data")
 }
 
 /// Adds this process's counts to the report that the environment asks for. The package calls it when the
@@ -161,7 +161,7 @@ pub(crate) fn finish() -> PyResult<()> {
     if COUNTING.get() != Some(&std::process::id()) {
         return Ok(());
     }
-    let (path, report) = (knob(&knobs::REPORT), counted());
+    let (path, report) = (knob(&knobs::REPORT), current_report());
     if path != "-" {
         return add_to_file(Path::new(&path), &report)
             .map_err(|error| PyOSError::new_err(error.to_string()));

@@ -49,7 +49,7 @@ impl Request {
         let limit = timeout.map(seconds).transpose()?;
         if self.pending.outcome().is_none() {
             let wait = || self.lane.wait(&self.pending, limit);
-            let (is_over, raised) = py.detach(|| interrupt::watched(wait));
+            let (is_over, raised) = py.detach(|| interrupt::watch_interrupts(wait));
             if let Some(raised) = raised {
                 return Err(raised);
             }

@@ -87,7 +87,7 @@ impl Hub {
             for at in ready {
                 let rank = at as u32 + 1;
                 if !exchange.awaits(at) {
-                    return Err(RendezvousError::Left { rank, problem: gone() });
+                    return Err(RendezvousError::Left { rank, problem: gone_error() });
                 }
                 let part = &mut parts[at * len_bytes..][..len_bytes];
                 self.receive_part(at, part, left)?;
@@ -172,7 +172,7 @@ fn fill(
         let arrived = (0..).zip(members.iter());
         let arrived = arrived.filter_map(|(at, member)| Some((at, member.as_ref()?, false)));
         if let Ok([at, ..]) = ready(arrived, Duration::ZERO).as_deref() {
-            return Err(RendezvousError::Left { rank: *at as u32 + 1, problem: gone() });
+            return Err(RendezvousError::Left { rank: *at as u32 + 1, problem: gone_error() });
         }
         let arrived = arrivals.take();
         let failed = |error| RendezvousError::Mismatch(format!("rank 0 can't accept: {error}"));
@@ -227,6 +227,6 @@ fn ready<'a>(
     Ok(numbers.into_iter().zip(&fds).filter_map(is_ready).collect())
 }
 
-fn gone() -> io::Error {
+fn gone_error() -> io::Error {
     io::ErrorKind::UnexpectedEof.into()
 }

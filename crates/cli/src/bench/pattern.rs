@@ -9,7 +9,7 @@ const PERIOD: usize = 1021;
 
 /// Rank `rank`'s vector of `elements`, in the layout of `datatype`.
 pub(super) fn input(datatype: Datatype, operator: Operator, rank: u32, elements: usize) -> Vec<u8> {
-    repeated(elements, |index| {
+    repeat(elements, |index| {
         encode(datatype, Number::whole(value(datatype, operator, rank, index)), rank)
     })
 }
@@ -21,13 +21,13 @@ pub(super) fn expected(
     ranks: u32,
     elements: usize,
 ) -> Vec<u8> {
-    repeated(elements, |index| {
+    repeat(elements, |index| {
         let values = (0..ranks).map(|rank| value(datatype, operator, rank, index));
         if datatype.is_pair() {
-            let (value, rank) = located(operator, values);
+            let (value, rank) = locate(operator, values);
             encode(datatype, Number::whole(value), rank)
         } else {
-            encode(datatype, reduced(operator, values), 0)
+            encode(datatype, reduce(operator, values), 0)
         }
     })
 }
@@ -45,7 +45,7 @@ pub(super) fn first_difference(datatype: Datatype, left: &[u8], right: &[u8]) ->
 }
 
 /// A vector that repeats `element` of the indices below [`PERIOD`].
-fn repeated(elements: usize, element: impl Fn(usize) -> Vec<u8>) -> Vec<u8> {
+fn repeat(elements: usize, element: impl Fn(usize) -> Vec<u8>) -> Vec<u8> {
     let period: Vec<Vec<u8>> = (0..PERIOD.min(elements)).map(element).collect();
     (0..elements).flat_map(|index| period[index % PERIOD].iter().copied()).collect()
 }
@@ -80,7 +80,7 @@ impl Number {
 }
 
 /// The smallest or largest value and the first rank that has it.
-fn located(operator: Operator, values: impl Iterator<Item = u8>) -> (u8, u32) {
+fn locate(operator: Operator, values: impl Iterator<Item = u8>) -> (u8, u32) {
     let ranked = values.zip(0_u32..);
     let found = match operator {
         Operator::MaxLoc => ranked.max_by_key(|&(value, rank)| (value, std::cmp::Reverse(rank))),
@@ -91,7 +91,7 @@ fn located(operator: Operator, values: impl Iterator<Item = u8>) -> (u8, u32) {
     found.expect("a benchmark has at least one rank")
 }
 
-fn reduced(operator: Operator, values: impl Iterator<Item = u8>) -> Number {
+fn reduce(operator: Operator, values: impl Iterator<Item = u8>) -> Number {
     let all = values.map(Number::whole).reduce(|left, right| Number {
         integer: combine(operator, left.integer, right.integer),
         float: combine_float(operator, left.float, right.float),

@@ -24,7 +24,7 @@ pub(super) fn svg(times: &Times, baseline: Option<&Times>) -> Result<String, Dra
     let kinds: Vec<CollectiveKind> = times.collectives.keys().copied().collect();
     let panels: Result<Vec<String>, DrawingError> =
         kinds.into_iter().map(|kind| panel(kind, times, baseline)).collect();
-    Ok(stacked(&panels?))
+    Ok(stack(&panels?))
 }
 
 fn panel(
@@ -120,7 +120,7 @@ fn title(kind: CollectiveKind, times: &Times, baseline: Option<&Times>) -> Strin
 }
 
 /// The panels one below the other, each an SVG of its own.
-fn stacked(panels: &[String]) -> String {
+fn stack(panels: &[String]) -> String {
     let sizes: Vec<(f64, f64)> = panels.iter().map(|panel| extent(panel)).collect();
     let width = sizes.iter().map(|size| size.0).fold(0.0, f64::max);
     let height: f64 = sizes.iter().map(|size| size.1).sum();

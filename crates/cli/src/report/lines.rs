@@ -16,7 +16,7 @@ pub(super) fn json(report: &Report, baseline: Option<&Report>) -> Value {
             "times": baseline.times.as_ref().map_or(Value::Null, times),
         });
         if let (Some(ours), Some(theirs)) = (&report.times, &baseline.times) {
-            whole["compared"] = compare(ours, theirs).iter().map(compared).collect();
+            whole["compared"] = compare(ours, theirs).iter().map(comparison_row).collect();
         }
     }
     whole
@@ -61,7 +61,7 @@ fn pair(bounds: Option<Bounds>) -> Option<[u64; 2]> {
     bounds.map(|bounds| [bounds.from_ns, bounds.to_ns])
 }
 
-fn compared(row: &Compared) -> Value {
+fn comparison_row(row: &Compared) -> Value {
     let paths: Vec<&str> = row.paths.iter().map(|path| path.name()).collect();
     json!({
         "collective": row.kind.name(),

@@ -32,7 +32,7 @@ pub(super) fn text(times: &Times) -> String {
 
 /// Every collective and size class beside the baseline, then what that makes in all. Both reports have
 /// times.
-pub(super) fn compared(report: &Report, baseline: &Report) -> String {
+pub(super) fn comparison(report: &Report, baseline: &Report) -> String {
     let (Some(ours), Some(theirs)) = (&report.times, &baseline.times) else { return String::new() };
     let rows = compare(ours, theirs);
     let mut lines = vec![
@@ -146,13 +146,13 @@ mod tests {
     #[test]
     fn a_baseline_gives_speed_up_and_a_warning_if_calls_differ() {
         let ours = report(10, PathTaken::InHost, 1_000);
-        let text = compared(&ours, &report(10, PathTaken::PassedThrough, 4_000));
+        let text = comparison(&ours, &report(10, PathTaken::PassedThrough, 4_000));
         let row = text.lines().find(|line| line.starts_with("allreduce")).unwrap();
         assert_eq!(words(row), "allreduce 4-8 KiB 0.960 3.84 4.00 1.00 4.00 4.00");
         assert!(!text.contains("different calls") && !text.contains("long calls"), "{text}");
         let widest = text.lines().skip(2).map(str::len).max();
         assert!(widest <= Some(80), "{text}");
-        let other = compared(&ours, &report(11, PathTaken::PassedThrough, 4_000));
+        let other = comparison(&ours, &report(11, PathTaken::PassedThrough, 4_000));
         assert!(other.contains("different calls"), "{other}");
     }
 
@@ -162,7 +162,7 @@ mod tests {
             (report(10, PathTaken::InTree, 3_000), report(9, PathTaken::PassedThrough, 1_000));
         let long = report(1, PathTaken::PassedThrough, 90_000);
         plain.times.as_mut().unwrap().merge(long.times.as_ref().unwrap());
-        let text = compared(&ours, &plain);
+        let text = comparison(&ours, &plain);
         let told = "allreduce of 4-8 KiB: 0.341 times as fast by the median, 3.30 by the mean,";
         assert!(text.lines().any(|line| line == told), "{text}");
     }

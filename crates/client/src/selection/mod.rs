@@ -248,7 +248,7 @@ impl Selection {
         };
         let Some(default_method) = self.default_method else { return Path::SharedMemory };
         if operation.combiner.is_some() {
-            return Path::Direct(combined(&question));
+            return Path::Direct(combining_path(&question));
         }
         if let Some(path) = self.recent.answer(&question) {
             return path;
@@ -367,7 +367,7 @@ const COMBINED_IN_PARTS_MIN_BYTES: u64 = 32 << 10;
 
 /// How an operation goes whose operator aggregators cannot call: by an algorithm that keeps the hosts' order.
 /// These were not measured, for what an operator costs is the caller's.
-fn combined(question: &Question) -> DirectPath {
+fn combining_path(question: &Question) -> DirectPath {
     let algorithm = match question.kind {
         _ if question.len_bytes >= COMBINED_IN_PARTS_MIN_BYTES => Algorithm::Rabenseifner,
         CollectiveKind::Allreduce => Algorithm::RecursiveDoubling,

@@ -50,19 +50,19 @@ fn by_kernel(
         let note = format!("a leader a host: rank {rank} is not bound to one socket");
         return (placement, Some(note));
     }
-    refined(&placement, hosts, |rank| sockets[rank].clone())
+    refine(&placement, hosts, |rank| sockets[rank].clone())
 }
 
 /// Each host's ranks in `sockets` blocks.
 fn by_number(placement: &Placement, hosts: &[String], sockets: u32) -> (Placement, Option<String>) {
-    refined(placement, hosts, |rank| {
+    refine(placement, hosts, |rank| {
         let local = u64::from(placement.local_of[rank]);
         let ranks = u64::from(placement.ranks_on[placement.host_of[rank] as usize]);
         (local * u64::from(sockets) / ranks).to_string()
     })
 }
 
-fn refined(
+fn refine(
     placement: &Placement,
     hosts: &[String],
     socket: impl Fn(usize) -> String,

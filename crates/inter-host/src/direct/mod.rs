@@ -75,5 +75,5 @@ pub use listener::{Listener, ListenerError};
 pub(crate) use calls::{Call, Calls};
 pub(crate) use failure::{Failure, Verdict};
 pub(crate) use grace::wait_for_grace;
-pub(crate) use peer::misbehaved;
+pub(crate) use peer::misbehaviour_of;
 pub(crate) use peers::Peers;

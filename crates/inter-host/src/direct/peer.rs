@@ -248,7 +248,7 @@ impl Peer {
                     self.asked = Some(Asked { call, is_behind_frames: true });
                     self.ends_when_out = true;
                 }
-                Said::Replicated(_) => return Err(misbehaved(host).into()),
+                Said::Replicated(_) => return Err(misbehaviour_of(host).into()),
                 Said::Leaves => self.has_left = true,
             }
         }
@@ -481,11 +481,11 @@ pub(super) fn message_from(
         Message::Leave if is_ours => Ok(Said::Leaves),
         Message::Abort(abort) if is_ours => Err(abort.into()),
         Message::Disagreement(disagreement) if is_ours => Err(disagreement.into()),
-        _ => Err(misbehaved(host)),
+        _ => Err(misbehaviour_of(host)),
     }
 }
 
 /// Host `host` broke the protocol.
-pub(crate) fn misbehaved(host: u32) -> Verdict {
+pub(crate) fn misbehaviour_of(host: u32) -> Verdict {
     Abort { reason: AbortReason::Misbehaved, at_fault: EndpointId(host) }.into()
 }

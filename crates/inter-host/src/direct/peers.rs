@@ -19,7 +19,7 @@ use super::grace::wait_for_grace;
 use super::identity::Identity;
 use super::listener::{Caller, Listener};
 use super::options::options;
-use super::peer::{Asked, Peer, Ring, Said, VERSION, failure_of, message_from, misbehaved};
+use super::peer::{Asked, Peer, Ring, Said, VERSION, failure_of, message_from, misbehaviour_of};
 use super::purpose::Purpose;
 
 /// Most descriptors that one sleep watches. It is a bounded sleep, so one that leaves some out is only
@@ -212,7 +212,7 @@ impl Peers {
                 peer.ends_when_out = true;
                 Ok(None)
             }
-            Said::Replicated(_) => Err(misbehaved(host).into()),
+            Said::Replicated(_) => Err(misbehaviour_of(host).into()),
             // As above.
             Said::Leaves => Err(Failure::Ended(host)),
         }
@@ -320,7 +320,7 @@ impl Peers {
             return;
         }
         {
-            let mut watched = self.watched(awaited, unsent);
+            let mut watched = self.descriptors_to_watch(awaited, unsent);
             // A wait that fails is a link that fails, and the next poll says so.
             let _ = poll(&mut watched, Some(&timespec(time)));
         }
@@ -331,7 +331,7 @@ impl Peers {
 
     /// What to sleep on: the link of `awaited`, links that have something to write, and the listener if
     /// somebody is to come.
-    fn watched(
+    fn descriptors_to_watch(
         &self,
         awaited: Option<u32>,
         mut unsent: impl Iterator<Item = u32>,

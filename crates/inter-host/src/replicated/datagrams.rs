@@ -227,7 +227,7 @@ impl Datagrams {
     }
 
     /// Datagrams that were refused here, and that the kernel has dropped before.
-    pub(super) fn refused(&self) -> (u64, u64) {
+    pub(super) fn refusals(&self) -> (u64, u64) {
         (self.refused + self.socket.stats().garbage, self.unqueued.count())
     }
 }

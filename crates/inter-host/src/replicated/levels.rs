@@ -170,7 +170,7 @@ impl ReplicatedLevels {
     /// Counts since the beginning.
     #[must_use]
     pub fn stats(&self) -> ReplicatedStats {
-        let (refused, unqueued) = self.datagrams.refused();
+        let (refused, unqueued) = self.datagrams.refusals();
         ReplicatedStats { datagrams: self.datagrams.stats(), refused, unqueued, ..self.stats }
     }
 

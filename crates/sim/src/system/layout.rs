@@ -252,7 +252,7 @@ impl Layout {
     /// [`SystemError`], if there are no such hosts.
     pub fn beside_ranks(hosts: u32, beside: &BesideRanks) -> Result<Self, SystemError> {
         let names: Vec<String> = (0..hosts).map(|host| name_of(Vertex(host))).collect();
-        let nodes = chosen(&names, beside)?;
+        let nodes = find_aggregator_hosts(&names, beside)?;
         let nodes = nodes.into_iter().map(|host| {
             let name = names[host as usize].clone();
             PlacedAggregator { name, vertex: Vertex(host), parent: None }
@@ -271,14 +271,14 @@ impl Layout {
     ///
     /// # Errors
     /// As [`Layout::beside_ranks`].
-    pub fn described_beside_ranks(
+    pub fn describe_beside_ranks(
         fabric: &Fabric,
         graph: &Graph,
         beside: &BesideRanks,
     ) -> Result<Self, SystemError> {
         let mut fabric = without_nodes(fabric);
         let hosts = hosts_of(&fabric);
-        for host in chosen(&hosts, beside)? {
+        for host in find_aggregator_hosts(&hosts, beside)? {
             let name = &hosts[host as usize];
             let at = fabric.find(name).expect("the host was just listed");
             fabric.add_aggregation_node(name, at).expect("hosts' names differ");
@@ -408,7 +408,7 @@ fn hosts_of(fabric: &Fabric) -> Vec<String> {
 }
 
 /// The hosts among `names` that run an aggregator beside their ranks.
-fn chosen(names: &[String], beside: &BesideRanks) -> Result<Vec<u32>, SystemError> {
+fn find_aggregator_hosts(names: &[String], beside: &BesideRanks) -> Result<Vec<u32>, SystemError> {
     let has = names.len() as u32;
     match beside {
         BesideRanks::Count(needed) if *needed > has => {

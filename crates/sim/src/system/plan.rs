@@ -147,7 +147,7 @@ fn describe_fabric(
     let layout = match &preset.aggregation {
         None => None,
         Some(AggregationNodes { beside_ranks: Some(beside), .. }) => {
-            Some(Layout::described_beside_ranks(&fabric, &graph, beside)?)
+            Some(Layout::describe_beside_ranks(&fabric, &graph, beside)?)
         }
         Some(_) => Some(Layout::describe_fabric(&fabric, &graph)),
     };

@@ -66,7 +66,7 @@ impl World<'_> {
                 self.put_part(id, &part, bytes);
                 self.begin_parts(id, Parts { done: part.end, ..parts });
             }
-            settling => self.settled_one(id, settling, bytes)?,
+            settling => self.settle_one(id, settling, bytes)?,
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ impl Leader {
 
 impl World<'_> {
     /// What follows when a collective of a settlement is over.
-    pub(super) fn settled_one(
+    pub(super) fn settle_one(
         &mut self,
         id: LeaderId,
         doing: Doing,

@@ -103,7 +103,7 @@ impl Input {
     }
 
     /// Notes that a read put `got_bytes` into `room`.
-    pub(super) fn filled(&mut self, got_bytes: usize) {
+    pub(super) fn add_filled(&mut self, got_bytes: usize) {
         self.end += got_bytes;
         assert!(
             self.end <= self.buffer.len(),

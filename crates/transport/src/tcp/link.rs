@@ -283,7 +283,7 @@ impl TcpLink {
                 return Err(self.fail_receive(error));
             }
             Ok((got, _)) => {
-                self.input.filled(got);
+                self.input.add_filled(got);
                 self.drained = false;
             }
             Err(Errno::AGAIN) => {

@@ -392,7 +392,7 @@ impl DatagramSocket {
                 }
                 continue;
             };
-            let Some((header, code)) = taken_apart(&self.inbox.buffers[message][range.clone()])
+            let Some((header, code)) = take_apart(&self.inbox.buffers[message][range.clone()])
             else {
                 self.stats.garbage += 1;
                 continue;
@@ -556,7 +556,7 @@ fn announced_bytes(bytes: &[u8]) -> Option<usize> {
 }
 
 /// The header and the code of a datagram that is one whole frame.
-fn taken_apart(datagram: &[u8]) -> Option<(Header, Option<AuthenticationCode>)> {
+fn take_apart(datagram: &[u8]) -> Option<(Header, Option<AuthenticationCode>)> {
     let (bytes, behind_header) = datagram.split_first_chunk::<HEADER_BYTES>()?;
     if !announces_code(bytes) {
         let header = Header::decode(bytes).ok()?;

@@ -235,7 +235,7 @@ pub(super) fn detach_filter(socket: BorrowedFd<'_>) -> Result<(), Errno> {
 }
 
 /// How many datagrams the kernel has dropped at the socket since it was made, modulo 2^32.
-pub(super) fn dropped(socket: BorrowedFd<'_>) -> Result<u32, Errno> {
+pub(super) fn read_drops(socket: BorrowedFd<'_>) -> Result<u32, Errno> {
     // `linux/sock_diag.h`: nine numbers, the last of which is SK_MEMINFO_DROPS.
     // SAFETY: any bytes are valid numbers.
     let numbers: [u32; 9] = unsafe { option::get(socket, libc::SOL_SOCKET, libc::SO_MEMINFO)? };

@@ -38,7 +38,7 @@ impl Unqueued {
     pub fn count(&self) -> u64 {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(socket) = self.socket.upgrade()
-            && let Ok(now) = sys::dropped(socket.as_fd())
+            && let Ok(now) = sys::read_drops(socket.as_fd())
         {
             counted.note(now);
         }

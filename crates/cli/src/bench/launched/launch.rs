@@ -145,7 +145,7 @@ impl<'a> Launcher<'a> {
             }
             Library::Plain => words.push(assignment("LD_PRELOAD", &self.preloaded_else)),
             Library::Ours => {
-                words.extend(passed_on());
+                words.extend(variables_to_pass_on());
                 words.push(assignment("LD_PRELOAD", &self.preload.value));
                 let report = self.program.report_path(round);
                 words.push(assignment(knobs::REPORT.name, report.as_os_str()));
@@ -169,7 +169,7 @@ impl<'a> Launcher<'a> {
 }
 
 /// The knobs of this process for the ranks, but those that the measurement sets.
-fn passed_on() -> Vec<OsString> {
+fn variables_to_pass_on() -> Vec<OsString> {
     let set = [knobs::REPORT.name, knobs::RUN_ID.name, knobs::TIMES.name];
     std::env::vars_os()
         .filter(|(name, _)| name.as_bytes().starts_with(b"TRIBUTARY_") || name == PLANTED)

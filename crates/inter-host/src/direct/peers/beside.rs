@@ -10,7 +10,7 @@ use tributary_wire::frame::Message;
 
 use super::super::failure::Failure;
 use super::super::listener::Listener;
-use super::super::peer::{Said, failure_of, message_from, misbehaved};
+use super::super::peer::{Said, failure_of, message_from, misbehaviour_of};
 use super::{Peers, WATCHED_MAX};
 
 impl Peers {
@@ -32,7 +32,7 @@ impl Peers {
         };
         match message_from(host, &identity, &frame.header)? {
             Said::Replicated(message) => Ok(Some((message, frame.payload))),
-            Said::Part(_) | Said::Waits(_) | Said::Leaves => Err(misbehaved(host).into()),
+            Said::Part(_) | Said::Waits(_) | Said::Leaves => Err(misbehaviour_of(host).into()),
         }
     }
 

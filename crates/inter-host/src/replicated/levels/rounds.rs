@@ -8,7 +8,7 @@ use tributary_wire::frame::Disagreement;
 use super::super::group::{Event, Unsaid};
 use super::super::wire_messages;
 use super::{ROUNDS_PER_LOOK, ROUNDS_PER_LOOK_FOR_ANSWERS, ReplicatedLevels};
-use crate::direct::{Failure, misbehaved};
+use crate::direct::{Failure, misbehaviour_of};
 
 /// Most messages taken of one link in one round.
 const HEARD_MAX: u32 = 64;
@@ -118,7 +118,7 @@ impl ReplicatedLevels {
             // Long ago, and answered since.
             None => true,
         };
-        if is_right { Ok(true) } else { Err(misbehaved(host).into()) }
+        if is_right { Ok(true) } else { Err(misbehaviour_of(host).into()) }
     }
 
     /// Does what the machines say. A level's sum is this host's contribution to the next.
