@@ -23,7 +23,7 @@ pub(crate) fn watch_interrupts<T>(wait: impl FnOnce() -> T) -> (T, Option<PyErr>
     (outcome, RAISED.take())
 }
 
-/// Whether a signal's handler has raised an exception, on a thread that is [`watched`].
+/// Whether a signal's handler has raised an exception, on a thread in [`watch_interrupts`].
 pub(crate) fn is_raised() -> bool {
     let Some(looks_at) = LOOKS_AT.get() else { return false };
     let now = Instant::now();
