@@ -133,12 +133,16 @@ def run_and_pass_on(command, output, timeout_s, variables):
                           errors="replace", env=variables) as process:
         limit = threading.Timer(timeout_s, process.kill)
         limit.start()
-        for line in process.stderr:
-            sys.stderr.write(line)
-            if "tributary: " in line or line.startswith("FAIL"):
-                told.append(line.rstrip())
-        code = process.wait()
-        limit.cancel()
+        try:
+            for line in process.stderr:
+                sys.stderr.write(line)
+                if "tributary: " in line or line.startswith("FAIL"):
+                    told.append(line.rstrip())
+            code = process.wait()
+        finally:
+            # Also where this process is told to end.
+            limit.cancel()
+            process.kill()
     return code, told
 
 
