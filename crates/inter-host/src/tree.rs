@@ -38,6 +38,10 @@ const GRACE_TIMEOUT: Duration = Duration::from_millis(500);
 /// The same where the aggregator may not be there any more: the program waits.
 const CUT_OFF_TIMEOUT: Duration = Duration::from_millis(10);
 
+/// Pauses between two looks whether the aggregator's kernel has all: from less than a round trip on.
+const DELIVERY_NAP_MIN: Duration = Duration::from_micros(20);
+const DELIVERY_NAP_MAX: Duration = Duration::from_millis(5);
+
 /// A member of a group, connected.
 pub struct TreeMember {
     endpoint: Endpoint,
@@ -295,17 +299,25 @@ impl TreeMember {
         }
     }
 
+    /// Returns when the aggregator can read the last words of this member, whatever becomes of its process.
     fn close_gracefully(&mut self, timeout: Duration) {
         let deadline = Instant::now() + timeout;
+        let mut nap = DELIVERY_NAP_MIN;
         self.round = Round::Full;
         loop {
             self.pump();
             let is_flushed = matches!(self.link.flush(), Ok(Sent::Taken) | Err(_));
             let is_said = self.endpoint.is_drained() && is_flushed;
-            if is_said || self.is_gone || Instant::now() >= deadline {
+            if is_said && self.link.has_delivered() || self.is_gone || Instant::now() >= deadline {
                 return;
             }
-            self.sleep(Duration::from_millis(5));
+            if is_said {
+                // An acknowledgement wakes nobody.
+                self.sleep(nap);
+                nap = (2 * nap).min(DELIVERY_NAP_MAX);
+            } else {
+                self.sleep(Duration::from_millis(5));
+            }
         }
     }
 }

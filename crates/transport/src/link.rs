@@ -108,6 +108,13 @@ pub trait Link: AsFd + Send {
     /// Longest payload this link carries.
     fn payload_max_bytes(&self) -> u32;
 
+    /// Whether the other end can still read all that this one has taken, if this one closes now. What a network carries may be
+    /// lost on the way, and sent again only while this end is open: unread input makes the kernel reset a connection that is
+    /// closed, and forget what the other end lacks.
+    fn has_delivered(&self) -> bool {
+        true
+    }
+
     /// Ends the link in both directions at once; frames that the peer has not read may be lost.
     /// Dropping the link closes it gracefully: the peer still receives all that was taken and
     /// flushed.

@@ -337,6 +337,10 @@ impl AsFd for TcpLink {
 }
 
 impl Link for TcpLink {
+    fn has_delivered(&self) -> bool {
+        self.unacknowledged_bytes() == 0
+    }
+
     fn send(&mut self, header: &[u8; HEADER_BYTES], payload: &[u8]) -> Result<Sent, SendError> {
         check_announced(header, payload, self.payload_max_bytes)?;
         let Some(key) = self.key else { return self.send_gathered([header, payload, &[]]) };
