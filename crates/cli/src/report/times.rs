@@ -54,7 +54,6 @@ fn beside(rows: &[Compared]) -> String {
     for row in rows {
         let [median, mean] = two(&row.ours);
         let [baseline_median, baseline_mean] = two(&row.baseline);
-        let ratio = |of: Option<f64>| of.map_or_else(|| "-".to_owned(), digits);
         table.add_row([
             row.kind.name().to_owned(),
             size(row.from_bytes),
@@ -68,6 +67,10 @@ fn beside(rows: &[Compared]) -> String {
     }
     tables::right(&mut table, 1..header.len());
     tables::text(&table)
+}
+
+fn ratio(of: Option<f64>) -> String {
+    of.map_or_else(|| "-".to_owned(), digits)
 }
 
 /// Median and mean.
@@ -102,7 +105,6 @@ fn verdict(ours: &Times, baseline: &Times, rows: &[Compared]) -> Vec<String> {
 }
 
 fn disagreement(row: &Compared) -> String {
-    let ratio = |of: Option<f64>| of.map_or_else(String::new, digits);
     format!(
         "{} of {}: {} times as fast by the median, {} by the mean,\n  which a few long calls make",
         row.kind.name(),

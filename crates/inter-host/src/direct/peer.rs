@@ -438,7 +438,7 @@ fn discard(link: &mut TcpLink) -> bool {
 /// One round of getting out what `link` has taken, while input is discarded. `true` once the other end's kernel has it.
 fn is_out(link: &mut TcpLink) -> bool {
     discard(link);
-    link.flush() != Ok(Sent::Full) && link.unacknowledged_bytes() == 0
+    link.flush() != Ok(Sent::Full) && link.has_delivered()
 }
 
 /// What it means that nothing more can be received from `host`. What is no frame at all has no code
