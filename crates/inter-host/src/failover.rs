@@ -209,11 +209,18 @@ impl FailoverTree {
         }
         fallback.alarm.attend_to();
         if let State::InTree(member) = &mut self.state {
-            if fallback.links.is_called(Epoch(fallback.lost + 1)) {
+            let is_called = match fallback.links.is_called(Epoch(fallback.lost + 1)) {
+                Ok(is_called) => is_called,
+                Err(abort) => return Err(self.on_told_over_links(abort)),
+            };
+            if is_called {
                 self.lose_tree()?;
             } else {
                 // A host that has called, but has not said what for, wakes this leader by saying it.
-                fallback.alarm.watch(fallback.links.callers().map(Watched::Input));
+                let links = &fallback.links;
+                fallback
+                    .alarm
+                    .watch(links.callers().chain(links.descriptors()).map(Watched::Input));
                 let was_running = member.is_running();
                 match member.poll_link() {
                     Ok(is_over) => {
@@ -260,6 +267,16 @@ impl FailoverTree {
             None => {}
         }
         Err(self.fail(abort, host))
+    }
+
+    /// Another host says over links why there is no going on, of which the tree has not told yet. Hosts that neither
+    /// reaches hear it from the tree.
+    #[cold]
+    fn on_told_over_links(&mut self, abort: Abort) -> Abort {
+        if let State::InTree(member) = &mut self.state {
+            member.pass_on(abort.reason, abort.at_fault.0 as usize);
+        }
+        self.on_links_failed(abort)
     }
 
     fn fail(&mut self, abort: Abort, host: Option<usize>) -> Abort {

@@ -182,6 +182,16 @@ impl TreeMember {
         CutOff { standing, running: self.running.take(), cut, retained }
     }
 
+    /// Fails the group for a reason that this member has heard of elsewhere, with `host` at fault.
+    pub(crate) fn pass_on(&mut self, reason: AbortReason, host: usize) {
+        self.running = None;
+        match self.endpoints.get(host) {
+            Some(&at_fault) => self.endpoint.pass_on(Abort { reason, at_fault }),
+            None => self.endpoint.abort(reason),
+        }
+        self.close_gracefully(GRACE_TIMEOUT);
+    }
+
     /// What an operation asks of this member's endpoint.
     fn spec(&self, operation: &InterHostOperation) -> OperationSpec {
         let &InterHostOperation { collective, datatype, elements, .. } = operation;

@@ -282,8 +282,12 @@ impl Endpoint {
 
     /// Fails the group from this side, for instance because a process of this host was lost.
     pub fn abort(&mut self, reason: AbortReason) {
+        self.pass_on(Abort { reason, at_fault: self.config.endpoint });
+    }
+
+    /// Fails the group for a reason that was heard of elsewhere. Another endpoint may be at fault.
+    pub fn pass_on(&mut self, abort: Abort) {
         if matches!(self.state, State::Joining | State::Active) {
-            let abort = Abort { reason, at_fault: self.config.endpoint };
             self.fail(abort);
             self.last_message = Some(Message::Abort(abort));
         }

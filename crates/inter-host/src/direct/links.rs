@@ -98,16 +98,15 @@ impl DirectLinks {
 
     /// Whether another host wants to settle loss number `epoch` of the tree, while no operation runs
     /// here.
-    pub fn is_called(&mut self, epoch: Epoch) -> bool {
+    ///
+    /// # Errors
+    /// If another host says why there is no going on. It is said once.
+    pub fn is_called(&mut self, epoch: Epoch) -> Result<bool, Abort> {
         debug_assert!(self.running.is_none(), "an operation receives itself");
         if self.failed.is_some() {
-            return false;
+            return Ok(false);
         }
-        self.peers.is_called(epoch).unwrap_or_else(|verdict| {
-            // It is said once: the operation that follows has to know it.
-            self.fail(verdict.into());
-            true
-        })
+        self.peers.is_called(epoch).map_err(|verdict| self.fail(verdict.into()))
     }
 
     /// Tells the other hosts why there is no going on, as this host has heard from elsewhere. Some may not hear it there.

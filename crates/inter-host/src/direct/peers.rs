@@ -47,8 +47,6 @@ pub(crate) struct Peers {
     alarmed: Epoch,
     /// This host rings at others. Rounds in which it does not are most of them.
     is_ringing: bool,
-    /// Whether a host has called since this was last asked.
-    was_called: bool,
     /// A link may have taken what the kernel had no room for. Rounds in which none has are most of them.
     has_rest: bool,
     /// A host was called that may not know who has called.
@@ -79,7 +77,6 @@ impl Peers {
             began: Instant::now(),
             alarmed: Epoch(0),
             is_ringing: false,
-            was_called: false,
             has_rest: false,
             has_ungreeted: false,
         }
@@ -477,7 +474,6 @@ impl Peers {
                 Purpose::Link { call } if host < self.me => {
                     if peer.link.is_none() || peer.stands_by {
                         peer.take_call(link, call);
-                        self.was_called = true;
                     }
                 }
                 Purpose::Link { call } if host > self.me => peer.take_rung(link, Some(call)),
@@ -529,7 +525,8 @@ impl Peers {
     }
 
     /// Whether somebody wants to settle the loss of a tree with this host, which takes part in no
-    /// operation here: it was called, it was sent something, or the alarm was raised for this loss.
+    /// operation here: it was sent something, a link has ended, or the alarm was raised for this loss. A mere call says
+    /// nothing: a host that has heard of a failure calls, too.
     ///
     /// # Errors
     /// If a host says why there is no going on.
@@ -539,15 +536,12 @@ impl Peers {
         if let Err(Failure::Known(verdict)) = checked {
             return Err(verdict);
         }
-        let was_called = std::mem::take(&mut self.was_called);
         let was_sent = self.peers.iter().any(|peer| peer.held.is_some());
-        Ok(checked.is_err() || was_called || was_sent || self.alarmed == loss)
+        Ok(checked.is_err() || was_sent || self.alarmed == loss)
     }
 
-    /// The links are not needed until a tree is lost. The hosts that have called so far were needed for operations,
-    /// which are over.
+    /// The links are not needed until a tree is lost.
     pub(super) fn stand_by(&mut self) {
-        self.was_called = false;
         self.peers.iter_mut().for_each(Peer::stand_by);
     }
 

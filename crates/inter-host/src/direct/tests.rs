@@ -145,6 +145,17 @@ fn allreduce_of(vector: &mut [f32], algorithm: Algorithm) -> InterHostOperation 
     }
 }
 
+/// From host 0, in place.
+fn broadcast_of(vector: &mut [f32], algorithm: Algorithm) -> InterHostOperation {
+    InterHostOperation {
+        collective: Collective::Broadcast { root: 0 },
+        called: CollectiveKind::Broadcast,
+        operator: Operator::Broadcast,
+        source: vector.as_ptr().cast(),
+        ..allreduce_of(vector, algorithm)
+    }
+}
+
 fn allreduce(links: &mut Host, vector: &mut [f32]) -> Result<(), Abort> {
     let algorithm = links.algorithm(Collective::Allreduce);
     // SAFETY: the vector is borrowed until the operation is over or has failed.
@@ -380,22 +391,22 @@ fn a_host_is_called_by_links_frames_and_alarms_but_not_by_what_is_over() {
         let (mut hosts, _) = listening(2, AlgorithmChoice::Auto, identity);
         let mut one = hosts.pop().expect("two hosts listen").links;
         let mut zero = hosts.pop().expect("two hosts listen").links;
-        assert!(!zero.is_called(epoch) && !one.is_called(epoch));
+        assert_eq!([&mut zero, &mut one].map(|it| it.is_called(epoch)), [Ok(false); 2]);
         one.raise_alarm(epoch);
         let deadline = Instant::now() + WATCHDOG;
-        while !zero.is_called(epoch) {
+        while zero.is_called(epoch) == Ok(false) {
             one.check();
             assert!(Instant::now() < deadline, "the alarm is heard");
         }
-        assert!(!zero.is_called(Epoch(2)), "it was raised for another loss");
+        assert_eq!(zero.is_called(Epoch(2)), Ok(false), "it was raised for another loss");
         one.end_alarm();
         let mut vectors = [[1.0], [2.0]];
-        let operations = vectors.each_mut().map(|it| allreduce_of(it, Algorithm::Linear));
+        let operations = vectors.each_mut().map(|it| broadcast_of(it, Algorithm::Linear));
         // SAFETY: the vectors live until both operations are over.
         unsafe { zero.start(&operations[0]).expect("host 1 can be called") };
-        while !one.is_called(epoch) {
+        while one.is_called(epoch) == Ok(false) {
             let _ = zero.poll().expect("host 1 lives");
-            assert!(Instant::now() < deadline, "the call is heard");
+            assert!(Instant::now() < deadline, "what the call is for is heard");
         }
         // SAFETY: as above.
         unsafe { one.start(&operations[1]).expect("host 0 lives") };
@@ -406,11 +417,42 @@ fn a_host_is_called_by_links_frames_and_alarms_but_not_by_what_is_over() {
             assert!(Instant::now() < deadline, "the operation ends");
         }
         one.stand_by();
-        assert!(!one.is_called(epoch), "what was called for is over");
+        assert_eq!(one.is_called(epoch), Ok(false), "what was called for is over");
         zero.leave();
         drop(zero);
         std::thread::sleep(Duration::from_millis(20));
-        assert!(!one.is_called(epoch), "a host that leaves calls nobody");
+        assert_eq!(one.is_called(epoch), Ok(false), "a host that leaves calls nobody");
+    }
+}
+
+/// A host that has heard of a failure calls, too. One that took its call for the loss of a tree would tell the tree so,
+/// before the failure itself has come to hosts that only the tree reaches.
+#[test]
+fn a_call_that_has_said_nothing_yet_is_not_for_the_loss_of_a_tree() {
+    for identity in identities() {
+        let (mut hosts, _) = listening(2, AlgorithmChoice::Auto, identity);
+        let mut one = hosts.pop().expect("two hosts listen").links;
+        let mut zero = hosts.pop().expect("two hosts listen").links;
+        one.stand_by();
+        // It waits for the other before it sends anything.
+        let mut vector = [1.0];
+        let operation = allreduce_of(&mut vector, Algorithm::Linear);
+        // SAFETY: the vector lives until the operation has failed.
+        unsafe { zero.start(&operation).expect("host 1 can be called") };
+        let deadline = Instant::now() + WATCHDOG;
+        while !one.peers.has_link(0) {
+            assert_eq!(zero.poll(), Ok(false));
+            assert_eq!(one.is_called(Epoch(1)), Ok(false), "a call alone");
+            assert!(Instant::now() < deadline, "the call comes");
+        }
+        zero.abort(AbortReason::Disagreement);
+        let told = Abort { reason: AbortReason::Disagreement, at_fault: EndpointId(0) };
+        loop {
+            match one.is_called(Epoch(1)) {
+                Ok(false) => assert!(Instant::now() < deadline, "the reason comes"),
+                heard => break assert_eq!(heard, Err(told)),
+            }
+        }
     }
 }
 
@@ -422,7 +464,7 @@ fn a_caller_that_says_later_what_for_can_be_waited_for() {
     let mut caller = connect_tcp(addresses[0], options(), WATCHDOG).expect("host 0 listens");
     let deadline = Instant::now() + WATCHDOG;
     while zero.callers().count() == 0 {
-        assert!(!zero.is_called(Epoch(1)), "it has said nothing");
+        assert_eq!(zero.is_called(Epoch(1)), Ok(false), "it has said nothing");
         assert!(Instant::now() < deadline, "the caller is found");
     }
     let epoch = Purpose::Alarm { loss: Epoch(1) }.epoch();
@@ -433,6 +475,6 @@ fn a_caller_that_says_later_what_for_can_be_waited_for() {
     let timeout = Timespec { tv_sec: WATCHDOG.as_secs() as i64, tv_nsec: 0 };
     assert_eq!(poll(&mut watched, Some(&timeout)), Ok(1));
     drop(watched);
-    assert!(zero.is_called(Epoch(1)));
+    assert_eq!(zero.is_called(Epoch(1)), Ok(true));
     assert_eq!(zero.callers().count(), 0, "it is known now");
 }

@@ -34,7 +34,7 @@ fn sum(host: u32, links: &mut Host) -> Result<f32, Abort> {
 fn look_after(links: &mut Host) {
     let until = Instant::now() + A_WHILE;
     while Instant::now() < until {
-        assert!(!links.is_called(Epoch(1)), "nobody has lost the tree");
+        assert_eq!(links.is_called(Epoch(1)), Ok(false), "nobody has lost the tree");
         std::thread::yield_now();
     }
 }
@@ -159,7 +159,7 @@ fn a_host_that_gives_up_while_links_stand_by_calls_nobody() {
     let (mut hosts, _) = listening(2, AlgorithmChoice::Auto, identity);
     hosts[0].links.stand_by();
     hosts[0].links.abort(AbortReason::Disagreement);
-    assert!(!hosts[1].links.is_called(Epoch(1)));
+    assert_eq!(hosts[1].links.is_called(Epoch(1)), Ok(false));
     assert_eq!(hosts[1].links.callers().count(), 0);
 }
 
@@ -178,9 +178,14 @@ fn a_host_that_passes_a_failure_on_names_who_failed_to_hosts_that_come_later() {
         drop(told);
         if is_asked_first {
             let deadline = Instant::now() + WATCHDOG;
-            while !settling.is_called(Epoch(1)) {
+            let heard = loop {
                 assert!(Instant::now() < deadline, "the call is heard");
-            }
+                match settling.is_called(Epoch(1)) {
+                    Ok(false) => {}
+                    heard => break heard,
+                }
+            };
+            assert_eq!(heard, Err(gone), "it says what it is for");
         }
         assert_eq!(
             allreduce(&mut settling, &mut [1.0]),
