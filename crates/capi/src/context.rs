@@ -42,7 +42,7 @@ impl Context {
     /// names no rank or no callbacks.
     ///
     /// # Errors
-    /// If the manager does not admit the job, a setting of a rank is not allowed, or an exchange fails.
+    /// If a setting of a rank is not allowed, or an exchange fails.
     ///
     /// # Safety
     /// The spec's callbacks may be called with its context during this call.
@@ -56,6 +56,9 @@ impl Context {
         let (settings, environment) = agree(&mut world, read_environment())?;
         let aborts = settings.sharp_failure == SharpFailure::Abort;
         let client = tributary_client::Context::open(&mut world, settings)?;
+        if let Some(remark) = client.remark().filter(|_| world.rank() == 0) {
+            log::write(Level::Warn, || remark);
+        }
         let hides_errors = spec.config.flags & HIDE_ERRORS != 0;
         let timeout_ms = u64::try_from(spec.config.coll_timeout).unwrap_or(0);
         Ok(Self {

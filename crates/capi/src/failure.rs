@@ -27,7 +27,7 @@ pub enum Code {
     NoResource = -5,
     /// An out-of-band callback failed.
     OutOfBand = -6,
-    /// The manager does not answer, or refuses the job.
+    /// The job must have what it can't have.
     Job = -11,
     /// Another rank, its host or all ways to it are gone.
     Lost = -12,
@@ -55,7 +55,7 @@ impl Code {
             Self::Invalid => c"invalid argument",
             Self::NoResource => c"no resource",
             Self::OutOfBand => c"an out-of-band callback failed",
-            Self::Job => c"the job was not admitted",
+            Self::Job => c"the job must have what it can't have",
             Self::Lost => c"a rank, its host or all ways to it are gone",
         }
     }
@@ -102,7 +102,7 @@ impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         let code = match error {
             OpenError::Bootstrap(_) => Code::OutOfBand,
-            _ => Code::Job,
+            _ => Code::Error,
         };
         Self::new(code, error.to_string())
     }
@@ -113,6 +113,7 @@ impl From<Unavailable> for Failure {
         let code = match error {
             Unavailable::Bootstrap(_) => Code::OutOfBand,
             Unavailable::NoManager { .. } | Unavailable::NotGranted(_) => Code::NoResource,
+            Unavailable::Unmet { .. } => Code::Job,
             _ => Code::Error,
         };
         Self::new(code, error.to_string())

@@ -157,9 +157,14 @@ fn a_refused_group_is_told_and_goes_over_direct_links() {
 }
 
 #[test]
-fn a_manager_that_is_not_there_is_named() {
+fn a_manager_that_is_not_there_is_named_and_costs_the_tree_alone() {
     let (mut command, _fabric) = client_on_hosts("no-manager", 2);
-    command.env("TRIBUTARY_MANAGER", "127.0.0.1:9");
+    command.env("TRIBUTARY_MANAGER", "127.0.0.1:9").env("TRIBUTARY_HOST_ADDRESS", "127.0.0.1");
+    let told = errors(&run(command, 0));
+    assert!(told.contains("warning: manager 127.0.0.1:9 does not answer"), "{told}");
+    let (mut command, _fabric) = client_on_hosts("no-manager", 2);
+    command.env("TRIBUTARY_MANAGER", "127.0.0.1:9").env("TRIBUTARY_HOST_ADDRESS", "127.0.0.1");
+    command.env("TRIBUTARY_REQUIRE", "tree");
     run(command, 0);
 }
 

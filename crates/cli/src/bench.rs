@@ -19,7 +19,7 @@ mod timing;
 
 use std::process::ExitCode;
 
-use tributary_client::knobs;
+use tributary_client::{Requirement, knobs};
 
 use crate::fabric::{self, Environment};
 use crate::flags::{BenchFlags, PathFlag};
@@ -44,6 +44,9 @@ pub(crate) fn run(flags: BenchFlags) -> anyhow::Result<ExitCode> {
         environment.set(&knobs::TRANSPORT, plan.transport.name());
         if let PathFlag::Tree | PathFlag::Direct = path {
             environment.set(&knobs::BETWEEN_HOSTS, path.name());
+        }
+        if let PathFlag::Tree = path {
+            environment.set(&knobs::REQUIRE, Requirement::Tree.name());
         }
         if let Err(failure) = hub::run(&plan, path, &environment, &signals, &mut output) {
             output.abandon();

@@ -8,8 +8,8 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
-use tributary_client::Settings;
 use tributary_client::knobs::{self, Knob};
+use tributary_client::{Requirement, Settings};
 use tributary_tuning::{AlgorithmChoice, CostsRow, Measurement, Method, Tuning, measure_costs};
 
 use crate::bench::sizes;
@@ -150,6 +150,14 @@ fn direct(trial: Trial, ppn: u32) -> impl Iterator<Item = Trial> {
     })
 }
 
+/// What a trial of a method must have.
+fn requirement_of(method: Method) -> Requirement {
+    match method {
+        Method::Tree => Requirement::Tree,
+        Method::Direct => Requirement::Between,
+    }
+}
+
 impl Trial {
     /// Runs this program's own benchmark with the knobs of the trial, `iters` operations per size.
     fn measure(&self, sizes: &str, iters: u64) -> anyhow::Result<Vec<Measurement>> {
@@ -164,6 +172,8 @@ impl Trial {
             command.env(knob.name, value);
         };
         set(&knobs::BETWEEN_HOSTS, self.method.name());
+        // What is measured is what was named.
+        set(&knobs::REQUIRE, requirement_of(self.method).name());
         set(&knobs::LEADERS, &self.leaders.to_string());
         set(&knobs::SUB_PARTITIONS, &self.sub_partitions.to_string());
         set(&knobs::DIRECT_ALGORITHM, self.algorithm.name());

@@ -324,8 +324,11 @@ fn a_refused_group_falls_back_to_a_host_algorithm() {
     let bench = "bench allreduce --procs 4 --hosts 4 --sizes 8 --iters 20".split(' ');
     let ended = run(daemons.tributary().args(bench.clone()).env("TRIBUTARY_FALLBACK", "mpi"));
     assert!(!ended.status.success());
-    let ended = run(daemons.tributary().args(bench).env("TRIBUTARY_BETWEEN_HOSTS", "tree"));
+    let mut command = daemons.tributary();
+    command.args(bench).env("TRIBUTARY_BETWEEN_HOSTS", "tree");
+    let ended = run(command.env("TRIBUTARY_REQUIRE", "tree"));
     assert!(!ended.status.success());
+    assert!(ended.stderr.contains("TRIBUTARY_REQUIRE=tree"), "{}", ended.stderr);
     let log = daemons.manager.log();
     assert!(log.contains("group refused") && log.contains("no aggregation node"), "{log}");
 }

@@ -1,6 +1,7 @@
 //! What the processes of one job share: who is where, and the job's place at the manager.
 
 use std::net::{IpAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::job_fabric::{self, Met, Unreachable};
 use crate::manager::{Lease, ManagerClient, ManagerError};
 use crate::rdma;
 use tributary_inter_host::{AddressError, own_address, wait_for_departures};
-use tributary_settings::{FabricChoice, InterfaceChoice, Ports, Settings, WaitChoice};
+use tributary_settings::{FabricChoice, InterfaceChoice, Ports, Requirement, Settings, WaitChoice};
 use tributary_shm_collectives::waiting::Policy;
 
 /// Aggregation nodes that an embedded fabric runs on the machine beside the ranks.
@@ -36,10 +37,13 @@ pub struct Context {
     /// Processes and threads of the job that want a core of this machine.
     busy: u32,
     pub(crate) job: Option<Job>,
+    /// Why the manager that is named has not admitted the job; none if it has, or none is named.
+    without_manager: Option<String>,
     /// Where the job makes direct links itself: this host's address for them, or why they can't be.
     job_links: Option<Result<Met, Unreachable>>,
     /// Communicators of several hosts are the underlying MPI's, which has an RDMA network.
     pub(crate) is_left_to_mpi: bool,
+    authenticates_frames: bool,
     pub(crate) communicators: AtomicUsize,
     /// Communicators created so far.
     created: AtomicUsize,
@@ -54,24 +58,41 @@ pub enum OpenError {
     /// The launcher's world failed.
     #[error(transparent)]
     Bootstrap(#[from] BootstrapError),
-    /// The manager gave no place, in the words of the rank that asked.
-    #[error("{0}")]
-    Manager(String),
 }
 
 /// What rank 0 tells the others about the manager.
 #[derive(Serialize, Deserialize)]
 enum Admission {
-    /// A manager alone may join hosts, and none is named.
+    /// No manager is named.
     NoManager,
-    /// The job joins its hosts itself.
-    ByJob,
-    /// The underlying MPI has an RDMA network.
-    LeftToMpi,
-    /// Nothing may join hosts.
-    Off,
     Admitted(JobAdmission),
-    Failed(String),
+    /// It may admit the job later.
+    Awaited(String),
+    /// It will not admit the job.
+    Refused(String),
+}
+
+impl Admission {
+    /// Why a manager that is named has not admitted the job.
+    fn problem(&self) -> Option<&str> {
+        match self {
+            Self::NoManager | Self::Admitted(_) => None,
+            Self::Awaited(problem) | Self::Refused(problem) => Some(problem),
+        }
+    }
+}
+
+/// What joins hosts where the manager has not admitted the job.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+enum OtherJoint {
+    /// Nothing: a manager alone may, or the job is admitted.
+    None,
+    /// The job itself.
+    Job,
+    /// The underlying MPI, which has an RDMA network.
+    Mpi,
+    /// Nothing at all may.
+    Off,
 }
 
 impl Drop for Context {
@@ -84,9 +105,10 @@ impl Drop for Context {
 impl Context {
     /// Opens the job's context. Collective over all its processes. What joins hosts is what rank 0's settings say.
     ///
+    /// A manager that does not answer, or admits no job, costs the job its trees alone: [`Self::without_manager`].
+    ///
     /// # Errors
-    /// If a manager is named and doesn't admit the job, or the exchange fails; the same on all
-    /// ranks.
+    /// If the exchange fails; the same on all ranks.
     pub fn open(world: &mut dyn Bootstrap, mut settings: Settings) -> Result<Self, OpenError> {
         let machine = tributary_transport::machine::name();
         let machines = allgather_texts(world, &machine)?;
@@ -98,11 +120,13 @@ impl Context {
             |world: &dyn Bootstrap| spans_machines && world.is_mpi() && rdma::has_active_port();
         let (job, word) = open_job(world, &settings, mpi_may_be_faster)?;
         settings.fabric = word.fabric.unwrap_or(FabricChoice::Off);
+        settings.requirement = word.requirement;
         let interface = || word.interface.as_deref().and_then(InterfaceChoice::parse);
         settings.interface = settings.interface.or_else(interface);
         settings.ports = settings.ports.or_else(|| word.ports.as_deref().and_then(Ports::parse));
-        settings.manager = settings.manager.filter(|_| job.is_some());
-        let job_links = (job.is_none() && settings.fabric.joins_by_job())
+        settings.manager = word.manager.filter(|_| job.is_some());
+        let is_admitted = job.as_ref().is_some_and(|job| job.admission().is_some());
+        let job_links = (!is_admitted && settings.fabric.joins_by_job())
             .then(|| job_fabric::meet(world, &machines, &settings))
             .transpose()?;
         let busy = if settings.hosts > 1 { neighbours + EMBEDDED_NODES } else { neighbours };
@@ -119,8 +143,10 @@ impl Context {
             callers_take_turns: false,
             busy,
             job,
+            without_manager: word.without_manager,
             job_links,
             is_left_to_mpi: word.fabric.is_none(),
+            authenticates_frames: word.authenticates_frames,
             communicators: AtomicUsize::new(0),
             created: AtomicUsize::new(0),
             has_asked_group: AtomicBool::new(false),
@@ -172,9 +198,27 @@ impl Context {
         is_first && self.settings.external_receiver.is_some()
     }
 
-    /// Whether frames between hosts are authenticated. The same on all ranks: rank 0's admission holds.
+    /// Whether frames between hosts are authenticated. The same on all ranks: rank 0's admission holds. What the site wants, a
+    /// manager that is away can't say, so they are.
     pub(crate) fn authenticates_frames(&self) -> bool {
-        self.job.as_ref().is_some_and(|job| job.admission().authenticate_frames)
+        self.authenticates_frames
+    }
+
+    /// Why the manager that is named has not admitted the job; none if it has, or none is named. The same on all ranks.
+    #[must_use]
+    pub fn without_manager(&self) -> Option<&str> {
+        self.without_manager.as_deref()
+    }
+
+    /// What rank 0's user should know of a manager that has not admitted the job, in one line.
+    #[must_use]
+    pub fn remark(&self) -> Option<String> {
+        let problem = self.without_manager()?;
+        let hope = match &self.job {
+            Some(_) => "the job starts without a tree, and takes one when the manager grants it",
+            None => "the job has no tree",
+        };
+        Some(format!("{problem}; {hope}"))
     }
 
     /// Where other hosts reach this one.
@@ -254,81 +298,122 @@ fn host_name(machine: &str, machines: &[String], rank: u32, hosts: u32) -> Strin
     format!("{machine}#{}", before * u64::from(hosts) / here)
 }
 
-/// What rank 0's settings say, for all.
+/// What rank 0 says, for all.
 struct Word {
     /// None where the underlying MPI has an RDMA network.
     fabric: Option<FabricChoice>,
+    manager: Option<String>,
     interface: Option<String>,
     ports: Option<String>,
+    requirement: Requirement,
+    /// Why the manager that is named has not admitted the job.
+    without_manager: Option<String>,
+    authenticates_frames: bool,
 }
 
-/// The job's place at the manager, if there is one; beside it, how else its hosts may be joined. Rank 0's settings decide,
-/// and `mpi_may_be_faster` is asked there alone.
+/// What of rank 0's settings holds for all: other ranks may lack its environment.
+#[derive(Serialize, Deserialize)]
+struct Shared {
+    manager: Option<String>,
+    token_file: Option<PathBuf>,
+    interface: Option<String>,
+    ports: Option<String>,
+    /// [`Requirement::name`].
+    requirement: String,
+}
+
+/// The job's place at the manager, if one is named that may give it trees; beside it, how else its hosts may be joined. Rank 0's
+/// settings decide, and `mpi_may_be_faster` is asked there alone.
 fn open_job(
     world: &mut dyn Bootstrap,
     settings: &Settings,
     mpi_may_be_faster: impl Fn(&dyn Bootstrap) -> bool,
 ) -> Result<(Option<Job>, Word), OpenError> {
-    let client = settings
-        .manager
-        .as_deref()
-        .map(|address| ManagerClient::new(address, settings.token_file.as_deref()))
-        .transpose();
     let request = JobRequest { name: program_name(), processes: world.size(), resume: None };
     let mut lease = None;
-    let mut admission = Admission::NoManager;
+    let mut client = None;
+    let mut told = None;
     if world.rank() == 0 {
-        admission = match admit(&client, &request) {
-            Ok(None) => match settings.fabric {
-                FabricChoice::Auto if mpi_may_be_faster(world) => Admission::LeftToMpi,
-                FabricChoice::Auto | FabricChoice::Job => Admission::ByJob,
-                FabricChoice::Manager => Admission::NoManager,
-                FabricChoice::Off => Admission::Off,
-            },
-            Ok(Some(granted)) => Admission::Admitted(lease.insert(granted).admission.clone()),
-            Err(error) => Admission::Failed(error.to_string()),
+        let named = settings.manager.as_deref();
+        client = named.map(|address| ManagerClient::new(address, settings.token_file.as_deref()));
+        let admission = match client.as_ref().map(|client| admit(client, &request)) {
+            None => Admission::NoManager,
+            Some(Ok(granted)) => Admission::Admitted(lease.insert(granted).admission.clone()),
+            Some(Err(error)) if error.may_pass() => Admission::Awaited(error.to_string()),
+            Some(Err(error)) => Admission::Refused(error.to_string()),
         };
+        let other = match (&admission, settings.fabric) {
+            (_, FabricChoice::Off) => OtherJoint::Off,
+            (Admission::Admitted(_), _) | (_, FabricChoice::Manager) => OtherJoint::None,
+            // Who names a manager wants more than the MPI.
+            (Admission::NoManager, FabricChoice::Auto) if mpi_may_be_faster(world) => {
+                OtherJoint::Mpi
+            }
+            (_, FabricChoice::Auto | FabricChoice::Job) => OtherJoint::Job,
+        };
+        told = Some((admission, other, Shared::of(settings)));
     }
-    let (interface, ports) = (&settings.interface, &settings.ports);
-    let reach = (interface.as_ref().map(ToString::to_string), ports.map(|ports| ports.to_string()));
-    let text = serde_json::to_string(&(admission, reach)).expect("an admission is plain data");
+    let text = serde_json::to_string(&told).expect("an admission is plain data");
     let text = broadcast_text(world, 0, &text)?;
-    let (admission, (interface, ports)) = serde_json::from_str(&text)
-        .map_err(|_| BootstrapError("the job's admission arrived damaged".to_owned()))?;
-    // A rank that can't read its token says so here, or the others would wait for it later.
-    let problem = match (&admission, &client) {
-        (Admission::Failed(problem), _) => problem.clone(),
-        (Admission::Admitted(_), Err(error)) => error.to_string(),
-        (Admission::Admitted(_), Ok(None)) => {
-            "TRIBUTARY_MANAGER is set on rank 0 but not on every rank".to_owned()
+    let damaged = || BootstrapError("the job's admission arrived damaged".to_owned());
+    let told: Option<(Admission, OtherJoint, Shared)> =
+        serde_json::from_str(&text).map_err(|_| damaged())?;
+    let (admission, other, shared) = told.ok_or_else(damaged)?;
+    let without_manager = admission.problem().map(str::to_owned);
+    let may_admit = matches!(admission, Admission::Admitted(_) | Admission::Awaited(_));
+    let address = shared.manager.as_deref().filter(|_| may_admit);
+    let job = address.map(|address| {
+        let token_file = settings.token_file.as_deref().or(shared.token_file.as_deref());
+        let manager = client.unwrap_or_else(|| ManagerClient::new(address, token_file));
+        match &admission {
+            Admission::Admitted(admitted) => {
+                Job::admitted(manager, request, admitted.clone(), lease)
+            }
+            _ => Job::awaiting_manager(manager, request),
         }
-        _ => String::new(),
+    });
+    let authenticates_frames = match &admission {
+        Admission::Admitted(admitted) => admitted.authenticate_frames,
+        Admission::Awaited(_) => true,
+        Admission::NoManager | Admission::Refused(_) => false,
     };
-    let problems = allgather_texts(world, &problem)?;
-    if let Some(problem) = problems.into_iter().find(|problem| !problem.is_empty()) {
-        return Err(OpenError::Manager(problem));
+    let fabric = match other {
+        OtherJoint::None => Some(FabricChoice::Manager),
+        OtherJoint::Job => Some(FabricChoice::Job),
+        OtherJoint::Mpi => None,
+        OtherJoint::Off => Some(FabricChoice::Off),
+    };
+    let Shared { manager, interface, ports, requirement, .. } = shared;
+    let requirement = Requirement::parse(&requirement).ok_or_else(damaged)?;
+    let word = Word {
+        fabric,
+        manager,
+        interface,
+        ports,
+        requirement,
+        without_manager,
+        authenticates_frames,
+    };
+    Ok((job, word))
+}
+
+impl Shared {
+    fn of(settings: &Settings) -> Self {
+        Self {
+            manager: settings.manager.clone(),
+            token_file: settings.token_file.clone(),
+            interface: settings.interface.as_ref().map(ToString::to_string),
+            ports: settings.ports.map(|ports| ports.to_string()),
+            requirement: settings.requirement.name().to_owned(),
+        }
     }
-    let fabric = match &admission {
-        Admission::ByJob => Some(FabricChoice::Job),
-        Admission::Off => Some(FabricChoice::Off),
-        Admission::LeftToMpi => None,
-        _ => Some(FabricChoice::Manager),
-    };
-    let job = match (admission, client) {
-        (Admission::Admitted(admission), Ok(Some(manager))) => {
-            Some(Job::new(manager, request, admission, lease))
-        }
-        _ => None,
-    };
-    Ok((job, Word { fabric, interface, ports }))
 }
 
 fn admit(
-    client: &Result<Option<ManagerClient>, ManagerError>,
+    client: &Result<ManagerClient, ManagerError>,
     request: &JobRequest,
-) -> Result<Option<Lease>, ManagerError> {
-    let Some(manager) = client.as_ref().map_err(Clone::clone)? else { return Ok(None) };
-    manager.admit(request).map(Some)
+) -> Result<Lease, ManagerError> {
+    client.as_ref().map_err(Clone::clone)?.admit(request)
 }
 
 /// The name of the running program.

@@ -70,8 +70,8 @@ pub use tributary_algorithms::CollectiveKind;
 pub use tributary_inter_host::PairNumber;
 pub use tributary_report as report;
 pub use tributary_settings::{
-    BetweenHosts, ChannelChoice, FabricChoice, Fallback, Misspelt, NetworkChoice, SettingError,
-    Settings, SharpFailure, Switch, TransportChoice, WaitChoice, knobs, misspelt,
+    BetweenHosts, ChannelChoice, FabricChoice, Fallback, Misspelt, NetworkChoice, Requirement,
+    SettingError, Settings, SharpFailure, Switch, TransportChoice, WaitChoice, knobs, misspelt,
 };
 pub use tributary_shm_collectives::Combine;
 pub use tributary_transport::machine::name as machine_name;

@@ -11,7 +11,7 @@ use tributary_transport::tls::TlsError;
 use tributary_transport::token::Token;
 use tributary_wire::control::{
     DrainRequest, Drained, GroupGrant, GroupRequest, JobAdmission, JobRequest, PageCode, Refusal,
-    Status,
+    RefusalCode, Status,
 };
 use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{Connector, TcpConnector};
@@ -65,6 +65,25 @@ pub enum ManagerError {
     /// It said no.
     #[error("the manager refuses: {}", .0.message)]
     Refused(Refusal),
+}
+
+impl ManagerError {
+    /// Whether the same question may be answered otherwise a little later, with nothing changed but the manager or its
+    /// aggregators.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::NoToken | Self::BadToken { .. } | Self::NotTrusted { .. } => false,
+            Self::Silent { .. } | Self::Garbled { .. } => true,
+            Self::Refused(refusal) => matches!(
+                refusal.code,
+                RefusalCode::NoTree
+                    | RefusalCode::NodeExhausted
+                    | RefusalCode::NodeSilent
+                    | RefusalCode::NameTaken
+            ),
+        }
+    }
 }
 
 /// A client of the manager's control interface.

@@ -10,6 +10,7 @@ mod hosts;
 mod memory;
 mod network;
 mod request;
+mod requirement;
 mod sockets;
 mod tree;
 
@@ -39,6 +40,8 @@ pub(crate) struct Notes {
     pub(crate) carriers: Option<String>,
     /// What the ranks of a host have to do without among themselves, and why.
     pub(crate) memory: String,
+    /// Whether there is a tree already.
+    pub(crate) has_tree: bool,
 }
 
 /// Sets a communicator up. Collective, and the outcome is the same on all ranks.
@@ -50,6 +53,7 @@ pub(crate) fn set_up(
 ) -> Result<Ready, Unavailable> {
     let reserved = context.reserve();
     let outcome = set_up_reserved(context, bootstrap, label, progress_hook, reserved);
+    let outcome = requirement::check(context.settings.requirement, outcome);
     if outcome.is_err() && reserved {
         context.release();
     }
@@ -83,9 +87,11 @@ fn set_up_reserved(
             carriers: None,
             refusal: None,
             without_failover: None,
+            has_tree: false,
         }
     };
-    let hosts::Joined { methods, selection, stream, carriers, refusal, without_failover } = joined;
+    let hosts::Joined { methods, selection, stream, carriers, refusal, .. } = joined;
+    let hosts::Joined { without_failover, has_tree, .. } = joined;
     let joining: Vec<String> = [split, refusal].into_iter().flatten().collect();
     let notes = Notes {
         hosts: placement.hosts.len() as u32,
@@ -96,6 +102,7 @@ fn set_up_reserved(
             None => carriers,
         }),
         memory: memory.join("; "),
+        has_tree,
     };
     let is_on_one_host = !placement.spans_hosts();
     let (label, policy) = (label.to_owned(), context.policy);

@@ -422,7 +422,7 @@ fn without_a_manager_the_job_joins_its_hosts_itself() {
 }
 
 #[test]
-fn a_manager_that_does_not_answer_is_named() {
+fn a_manager_that_does_not_answer_is_named_and_costs_the_tree_alone() {
     on_all_ranks(2, |mut ranks| {
         let directory = std::env::temp_dir().join(format!("tributary-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
@@ -435,8 +435,27 @@ fn a_manager_that_does_not_answer_is_named() {
             token_file: Some(token_file),
             ..settings()
         };
-        let refused = Context::open(&mut ranks, settings).err().unwrap();
-        assert!(refused.to_string().contains("127.0.0.1:1 does not answer"), "{refused}");
+        for (hosts, path) in [(1, PathKind::InHost), (2, PathKind::InTree)] {
+            let settings = Settings { hosts, ..settings.clone() };
+            let context = Arc::new(Context::open(&mut ranks, settings).unwrap());
+            let problem = context.without_manager().unwrap();
+            assert!(problem.contains("127.0.0.1:1 does not answer"), "{problem}");
+            let registry = CounterRegistry::default();
+            let counters = registry.open("world", 2, true);
+            let go_on = Arc::new(|| Verdict::GoOn);
+            let joined = Communicator::create(&context, &mut ranks, &counters, go_on).unwrap();
+            for _ in 0..5 {
+                // SAFETY: a barrier has no buffers.
+                unsafe { joined.run(&Operation::BARRIER) }.unwrap();
+            }
+            drop(joined);
+            let report = registry.report();
+            let counted = if path == PathKind::InHost { report.in_host } else { report.in_tree };
+            assert_eq!((counted, report.passed_through), (5, 0), "{report}");
+            let is_without =
+                report.to_string().contains("got no tree: 5 operations over direct links");
+            assert_eq!(is_without, hosts == 2, "{report}");
+        }
     });
 }
 

@@ -114,6 +114,27 @@ impl FailoverTree {
         Self { fallback, ..Self::without_fallback(member) }
     }
 
+    /// Links that carry all until there is a tree: as after the loss of one, `request` is asked for it. All leaders of a
+    /// group begin so, or none.
+    #[must_use]
+    pub fn awaiting_tree(
+        links: DirectLinks,
+        terms: Terms,
+        request: Request,
+        alarm: Arc<Alarm>,
+    ) -> Self {
+        let state = State::OverLinks(OverLinks::new(Rejoin::new(links.me(), &request)));
+        Self {
+            state,
+            fallback: Some(Fallback { links, terms, request, alarm, lost: 0 }),
+            substitute: None,
+            is_over: false,
+            counters: None,
+            is_lossy: false,
+            failed: None,
+        }
+    }
+
     /// What wakes this leader when the tree is lost somewhere; none where that is of no use.
     #[must_use]
     pub fn alarm(&self) -> Option<&Arc<Alarm>> {

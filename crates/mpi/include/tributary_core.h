@@ -178,9 +178,16 @@ typedef struct tributary_communicator tributary_communicator;
 typedef struct tributary_request tributary_request;
 typedef struct tributary_prepared tributary_prepared;
 
+/* What comes of opening the context, or of setting a communicator up. */
+enum {
+    TRIBUTARY_JOINED = 0,
+    TRIBUTARY_UNAVAILABLE = 1, /* with a message: it goes without */
+    TRIBUTARY_UNMET = 2,       /* with a message: the job must have it (TRIBUTARY_REQUIRE), and ends */
+};
+
 /*
  * Opens the process's context. Collective over the ranks of `world`, and the outcome is the same
- * on all. Returns 0, or 1 with a message; every later join is then refused with that message.
+ * on all. After TRIBUTARY_UNAVAILABLE every later join is refused with the same message.
  */
 int tributary_open(const tributary_bootstrap *world);
 
@@ -216,9 +223,8 @@ tributary_communicator *tributary_communicator_new(const char *label, uint32_t s
 uint32_t tributary_communicator_joins_after(const tributary_bootstrap *members);
 
 /*
- * Sets the communicator up for offloading. Collective, and the outcome is the same on all ranks.
- * Returns 0, or 1 when it can't be offloaded; the report then gives the reason. At most once per
- * communicator.
+ * Sets the communicator up for offloading. Collective, and the outcome is the same on all ranks. Where it can't be offloaded,
+ * the report gives the reason, too. At most once per communicator.
  */
 int tributary_communicator_join(tributary_communicator *communicator,
                                 const tributary_bootstrap *members,

@@ -2,6 +2,7 @@
 #include "communicators.h"
 #include "comm_table.h"
 #include "devices.h"
+#include "failure.h"
 #include "fault_tolerance.h"
 #include "presence.h"
 #include "progress.h"
@@ -197,7 +198,11 @@ void communicators_join(comm_record *record) {
     tributary_bootstrap members =
         communicators_bootstrap(&record->comm, record->rank, record->size);
     tributary_progress_hook hook = {.call = progress, .context = record};
-    if (tributary_communicator_join(record->core, &members, &hook) != 0) {
+    int outcome = tributary_communicator_join(record->core, &members, &hook);
+    if (outcome == TRIBUTARY_UNMET) {
+        failure_end_job(record->comm);
+    }
+    if (outcome != TRIBUTARY_JOINED) {
         pass_on(record, TRIBUTARY_PASS_UNAVAILABLE);
         return;
     }

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define CODES_MAX 32
@@ -69,6 +70,22 @@ int failure_code(comm_record *record, int outcome) {
     tributary_message(message, sizeof message);
     int code = fault_tolerance_explain(record);
     return code != MPI_SUCCESS ? code : code_of(message);
+}
+
+void failure_end_job(MPI_Comm comm) {
+    enum { ENDED_BY_REQUIREMENT = 94 };
+    char message[FAILURE_MESSAGE_BYTES];
+    tributary_message(message, sizeof message);
+    int rank = 0;
+    underlying.Comm_rank(comm, &rank);
+    if (rank == 0) {
+        fprintf(stderr, "tributary: %s; the job ends\n", message);
+        underlying.Abort(comm, ENDED_BY_REQUIREMENT);
+    }
+    /* Rank 0 says why before any other rank's end is noticed. */
+    underlying.Barrier(comm);
+    underlying.Abort(comm, ENDED_BY_REQUIREMENT);
+    abort(); /* MPI_Abort does not return */
 }
 
 __attribute__((cold, noinline)) int failure_raise(comm_record *record, int outcome) {

@@ -20,4 +20,10 @@ int failure_code(comm_record *record, int outcome);
 /* Calls the communicator's error handler with that error, and returns it if the handler returns. */
 int failure_raise(comm_record *record, int outcome);
 
+/*
+ * Ends the job for what the core's message says, because it must have what it can't have (TRIBUTARY_REQUIRE). Collective over
+ * `comm`. Does not return.
+ */
+void failure_end_job(MPI_Comm comm) __attribute__((noreturn));
+
 #endif

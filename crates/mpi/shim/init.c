@@ -55,7 +55,11 @@ static void open_core(void) {
     if (threads_take_turns()) {
         tributary_take_turns();
     }
-    if (tributary_open(&members) != 0 && rank == 0) {
+    int outcome = tributary_open(&members);
+    if (outcome == TRIBUTARY_UNMET) {
+        failure_end_job(shim_world);
+    }
+    if (outcome != TRIBUTARY_JOINED && rank == 0) {
         char message[FAILURE_MESSAGE_BYTES];
         tributary_message(message, sizeof message);
         fprintf(stderr, "tributary: %s; collectives go to the underlying MPI\n", message);

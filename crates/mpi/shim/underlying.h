@@ -26,7 +26,7 @@
 
 /* MPI 3.0 has them. Without one of them this library leaves every call to the MPI. */
 #define UNDERLYING_FUNCTIONS_BASE(X)                                                               \
-    X(Init) X(Init_thread) X(Query_thread) X(Finalize) X(Get_library_version)                      \
+    X(Init) X(Init_thread) X(Query_thread) X(Finalize) X(Abort) X(Get_library_version)             \
     X(Allreduce) X(Reduce) X(Barrier) X(Bcast)                                                     \
     X(Iallreduce) X(Ireduce) X(Ibarrier) X(Ibcast)                                                 \
     X(Reduce_scatter) X(Reduce_scatter_block) X(Scan) X(Exscan)                                    \

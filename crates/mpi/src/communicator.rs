@@ -4,12 +4,14 @@ use std::ffi::{CStr, c_char, c_int};
 use std::sync::{Arc, OnceLock};
 
 use tributary_client::report::Counters;
-use tributary_client::{CollectiveError, CollectiveKind, Combiner, Communicator};
+use tributary_client::{CollectiveError, CollectiveKind, Combiner, Communicator, Unavailable};
 
 use crate::combiner::Kept;
 use crate::message;
 use crate::names::{COperation, FAILED, GIVEN_UP, PASS_REASONS, PASS_UNAVAILABLE, UnknownNumber};
-use crate::process::{CBootstrap, CProgressHook, Ranks, context, counters};
+use crate::process::{
+    CBootstrap, CProgressHook, JOINED, Ranks, UNAVAILABLE, UNMET, context, counters,
+};
 use crate::request::CRequest;
 
 /// C holds a pointer to it.
@@ -92,21 +94,22 @@ pub unsafe extern "C" fn tributary_communicator_join(
     // SAFETY: `progress_hook` points to a hook that is valid during this call, by the same rule; it
     // is copied.
     let progress_hook = unsafe { *progress_hook }.into_hook();
-    let joined = context().map_err(|error| error.to_string()).and_then(|context| {
+    let made = context().map(|context| {
         Communicator::create(&context, &mut Ranks(members), &communicator.counters, progress_hook)
-            .map_err(|error| error.to_string())
     });
-    // The header allows one join; a second would change nothing.
-    match joined {
-        Ok(joined) => {
+    let (outcome, problem) = match made {
+        Ok(Ok(joined)) => {
+            // The header allows one join; a second would change nothing.
             let _ = communicator.communicator.set(joined);
-            0
+            return JOINED;
         }
-        Err(problem) => {
-            let _ = communicator.problem.set(problem);
-            1
-        }
-    }
+        Ok(Err(unmet @ Unavailable::Unmet { .. })) => (UNMET, unmet.to_string()),
+        Ok(Err(unavailable)) => (UNAVAILABLE, unavailable.to_string()),
+        Err(no_context) => (UNAVAILABLE, no_context.to_string()),
+    };
+    message::keep(&problem);
+    let _ = communicator.problem.set(problem);
+    outcome
 }
 
 /// The longest contribution with which a collective is offloaded.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tributary_client::report::CounterRegistry;
 use tributary_client::{
     Bootstrap, BootstrapError, Context, OpenError, ProgressHook, SettingError, Settings, Switch,
-    Verdict, misspelt,
+    Verdict, knobs, misspelt,
 };
 
 use crate::message;
@@ -77,7 +77,15 @@ pub(crate) enum NoContext {
     OtherRank(String),
     #[error("switched off (TRIBUTARY_OFFLOAD)")]
     SwitchedOff,
+    /// Rank 0's job must have what it can't have without a context.
+    #[error("TRIBUTARY_REQUIRE asks for more, but {0}")]
+    Unmet(Box<Self>),
 }
+
+/// `TRIBUTARY_JOINED`, `TRIBUTARY_UNAVAILABLE` and `TRIBUTARY_UNMET`.
+pub(crate) const JOINED: c_int = 0;
+pub(crate) const UNAVAILABLE: c_int = 1;
+pub(crate) const UNMET: c_int = 2;
 
 static CONTEXT: Mutex<Result<Arc<Context>, NoContext>> = Mutex::new(Err(NoContext::NotOpened));
 
@@ -145,25 +153,33 @@ pub unsafe extern "C" fn tributary_open(world: *const CBootstrap) -> c_int {
     let opened = open(&mut world);
     let outcome = opened.as_ref().map(|_| ()).map_err(Clone::clone);
     *CONTEXT.lock().unwrap_or_else(PoisonError::into_inner) = opened;
-    message::status(outcome)
+    let is_unmet = matches!(outcome, Err(NoContext::Unmet(_)));
+    let status = message::status(outcome);
+    if is_unmet { UNMET } else { status }
 }
 
 fn open(world: &mut Ranks<'_>) -> Result<Arc<Context>, NoContext> {
     let settings = Settings::from_env();
     // The environment may differ from rank to rank; the decision may not.
     let is_off = settings.as_ref().is_ok_and(|settings| settings.offload == Switch::Off);
-    let mine = [u8::from(settings.is_err()), u8::from(is_off)];
+    let mine = [u8::from(settings.is_err()), u8::from(is_off), u8::from(requires_anything())];
     let mut all = vec![0; mine.len() * world.size() as usize];
     world.allgather(&mine, &mut all).map_err(OpenError::from)?;
-    let settings = settings?;
-    if let Some(rank) = all.chunks_exact(mine.len()).position(|rank| rank[0] != 0) {
-        let problem = format!("rank {rank} has a setting that is not allowed: correct it there");
-        return Err(NoContext::OtherRank(problem));
-    }
-    // Rank 0's value decides.
-    if all[1] != 0 {
-        return Err(NoContext::SwitchedOff);
-    }
+    let failed = all.chunks_exact(mine.len()).position(|rank| rank[0] != 0);
+    // Rank 0's values decide.
+    let (is_off, requires_anything) = (all[1] != 0, all[2] != 0);
+    let problem = match (settings.as_ref().err(), failed) {
+        (Some(problem), _) => Some(problem.clone().into()),
+        (None, Some(rank)) => Some(NoContext::OtherRank(format!(
+            "rank {rank} has a setting that is not allowed: correct it there"
+        ))),
+        (None, None) => is_off.then_some(NoContext::SwitchedOff),
+    };
+    let settings = match (problem, settings) {
+        (Some(problem), _) if requires_anything => return Err(NoContext::Unmet(Box::new(problem))),
+        (Some(problem), _) => return Err(problem),
+        (None, settings) => settings?,
+    };
     let mut context = Context::open(world, settings)?;
     // Relaxed: this thread stored it, or none did.
     if TAKE_TURNS.load(Ordering::Relaxed) {
@@ -179,9 +195,18 @@ fn open(world: &mut Ranks<'_>) -> Result<Arc<Context>, NoContext> {
     Ok(Arc::new(context))
 }
 
+/// Whether the environment says that the job must have something, or says it wrongly.
+fn requires_anything() -> bool {
+    let named = knobs::REQUIRE.value(|name| std::env::var(name).ok()).value;
+    named != knobs::REQUIRE.default
+}
+
 /// Says what the user may want to change on the network. Standard error may be closed: where hosts are not joined, the report
 /// says so, too.
 fn tell_of_links(context: &Context) {
+    if let Some(remark) = context.remark() {
+        let _ = writeln!(io::stderr().lock(), "tributary: {remark}");
+    }
     let consequence = "collectives between hosts are left to the underlying MPI (open TCP between the hosts, \
                        name another network by TRIBUTARY_INTERFACE, or set TRIBUTARY_FABRIC=off)";
     let told = match (context.unreachable(), context.passed_over()) {

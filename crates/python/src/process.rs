@@ -1,6 +1,6 @@
 //! What the process's communicators share: places at the manager, counts and times, and the report.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -84,6 +84,10 @@ pub(crate) fn open(
     if world.rank() == 0 {
         // Relaxed: a statistic.
         JOBS.fetch_add(1, Ordering::Relaxed);
+        if let Some(remark) = context.remark() {
+            // Standard error may be closed; the report says so, too.
+            let _ = writeln!(io::stderr().lock(), "tributary: {remark}");
+        }
     }
     Ok(Arc::new(context))
 }

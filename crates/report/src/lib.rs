@@ -95,7 +95,7 @@ pub struct CommunicatorReport {
 /// What became of a communicator's tree, as rank 0's host saw it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failovers {
-    /// How often it was lost.
+    /// How often it was lost. A communicator that began without one may have come into one all the same.
     pub lost: u64,
     /// How often the communicator came back into one.
     pub regained: u64,
@@ -183,6 +183,14 @@ impl fmt::Display for Report {
                     "    lost its tree {lost} times, came back into one {regained} times, \
                      {substitutes} operations over direct links meanwhile"
                 )?;
+            } else if regained > 0 {
+                let operations = substitutes;
+                writeln!(
+                    f,
+                    "    came into a tree after {operations} operations over direct links"
+                )?;
+            } else if substitutes > 0 {
+                writeln!(f, "    got no tree: {substitutes} operations over direct links")?;
             }
             if communicator.avoiding_losses > 0 {
                 let count = communicator.avoiding_losses;

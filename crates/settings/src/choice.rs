@@ -110,6 +110,44 @@ impl Choice for Fallback {
     const NAMED: &[(&str, Self)] = &[("direct", Self::Direct), ("mpi", Self::Mpi)];
 }
 
+/// What a job must have to go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Requirement {
+    /// Nothing: what can't be had is done without.
+    #[default]
+    Nothing,
+    /// Communicators of one host are carried.
+    InHost,
+    /// Communicators of several hosts, too.
+    Between,
+    /// Those of several hosts have a tree when they are set up.
+    Tree,
+}
+
+impl Choice for Requirement {
+    const NAMED: &[(&str, Self)] = &[
+        ("nothing", Self::Nothing),
+        ("in_host", Self::InHost),
+        ("between", Self::Between),
+        ("tree", Self::Tree),
+    ];
+}
+
+impl Requirement {
+    /// Its word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let named = Self::NAMED.iter().find(|(_, choice)| *choice == self);
+        named.map_or("", |(name, _)| name)
+    }
+
+    /// What a word asks for; none if there is no such word.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::NAMED.iter().find(|(name, _)| *name == text).map(|(_, choice)| *choice)
+    }
+}
+
 /// Which operations avoid links that lose packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AvoidLosses {

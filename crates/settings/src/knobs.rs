@@ -163,6 +163,16 @@ pub const FALLBACK: Knob = Knob {
     help: "what carries operations between hosts where the manager refuses a group: host algorithms \
            over direct links, or the underlying MPI",
 };
+/// What a job must have.
+pub const REQUIRE: Knob = Knob {
+    name: "TRIBUTARY_REQUIRE",
+    default: "nothing",
+    unit: "",
+    allowed: "nothing, in_host, between, tree",
+    help: "what rank 0's job must have to go on, else it ends with the reason when a communicator is set up: \
+           shared memory inside hosts (in_host), that and a path between hosts (between), or a tree between \
+           them (tree); with nothing, what can't be had is left to the underlying MPI",
+};
 /// Which operations avoid links that lose packets.
 pub const AVOID_LOSSES: Knob = Knob {
     name: "TRIBUTARY_AVOID_LOSSES",
@@ -462,6 +472,7 @@ pub const KNOBS: &[&Knob] = &[
     &BETWEEN_HOSTS,
     &NETWORK,
     &FALLBACK,
+    &REQUIRE,
     &AVOID_LOSSES,
     &DIRECT_ALGORITHM,
     &SOCKETS,

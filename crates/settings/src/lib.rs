@@ -18,8 +18,8 @@ use tributary_tuning::AlgorithmChoice;
 use tributary_wire::StreamTerms;
 
 pub use self::choice::{
-    AvoidLosses, BetweenHosts, ChannelChoice, FabricChoice, Fallback, NetworkChoice, SharpFailure,
-    Switch, TransportChoice, WaitChoice,
+    AvoidLosses, BetweenHosts, ChannelChoice, FabricChoice, Fallback, NetworkChoice, Requirement,
+    SharpFailure, Switch, TransportChoice, WaitChoice,
 };
 pub use self::error::SettingError;
 pub use self::misspelt::{Misspelt, misspelt};
@@ -56,6 +56,8 @@ pub struct Settings {
     pub channel: ChannelChoice,
     /// How leaders of different hosts meet.
     pub between_hosts: BetweenHosts,
+    /// What the job must have to go on.
+    pub requirement: Requirement,
     /// The kind of network between hosts.
     pub network: NetworkChoice,
     /// What carries operations between hosts where the manager refuses a group.
@@ -157,6 +159,7 @@ impl Settings {
             transport: read.choice(&knobs::TRANSPORT)?,
             between_hosts: read.choice(&knobs::BETWEEN_HOSTS)?,
             fallback: read.choice(&knobs::FALLBACK)?,
+            requirement: read.choice(&knobs::REQUIRE)?,
             network: read.choice(&knobs::NETWORK)?,
             avoid_losses: read.choice(&knobs::AVOID_LOSSES)?,
             direct_algorithm: read.choice(&knobs::DIRECT_ALGORITHM)?,

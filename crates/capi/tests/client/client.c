@@ -189,11 +189,22 @@ static void setting_of_one_rank(struct group *world) {
     CHECK(strstr(reason, "rank 1") != NULL && strstr(reason, "TRIBUTARY_WAIT") != NULL);
 }
 
-/* No manager is where one is named. */
+/* No manager is where one is named: direct links carry all, unless there must be a tree. */
 static void no_manager(struct group *world) {
+    if (getenv("TRIBUTARY_REQUIRE") == NULL) {
+        struct place place = open_place(world);
+        check_allreduce(&place, 100, 0);
+        close_place(&place);
+        return;
+    }
     struct sharp_coll_context *context;
-    CHECK(open_context(world, &context) == SHARP_COLL_EJOB);
-    CHECK(strstr(sharp_coll_strerror(SHARP_COLL_EJOB), "127.0.0.1:9") != NULL);
+    struct sharp_coll_comm *comm;
+    OK(open_context(world, &context));
+    CHECK(open_comm(context, world, &comm) == SHARP_COLL_EJOB);
+    CHECK(comm == NULL);
+    const char *reason = sharp_coll_strerror(SHARP_COLL_EJOB);
+    CHECK(strstr(reason, "127.0.0.1:9") != NULL && strstr(reason, "TRIBUTARY_REQUIRE=tree") != NULL);
+    OK(sharp_coll_finalize(context));
 }
 
 /* Several hosts and no manager: a context, but no communicator. */

@@ -19,7 +19,7 @@ use tributary_settings::{BetweenHosts, Fallback, LEADERS_MAX, Settings};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Decision {
     pub(crate) opens_tree: bool,
-    /// Whether direct links follow where the manager refuses a group.
+    /// Whether direct links carry all where there is no tree, or not yet.
     pub(crate) falls_back: bool,
     pub(crate) opens_direct: bool,
     /// Why these methods.
@@ -123,8 +123,7 @@ impl Decision {
         };
         Self {
             opens_tree,
-            falls_back: settings.fallback == Fallback::Direct
-                && settings.between_hosts != BetweenHosts::Tree,
+            falls_back: settings.fallback == Fallback::Direct,
             opens_direct,
             basis,
             table,

@@ -410,13 +410,12 @@ mod tests {
         assert_eq!(in_a_lab.path, "direct", "{in_a_lab}");
         assert!(!in_a_lab.measured.is_empty(), "{in_a_lab}");
         assert!(in_a_lab.measured.iter().all(|row| row.method == Method::Direct), "{in_a_lab}");
-        // What needs the tree is carried without it, unless the tree was named or must not be replaced.
+        // What needs the tree is carried without it, unless it must not be replaced.
         let stream = ("TRIBUTARY_STREAM_MIN", "65536");
-        assert_eq!(explained(&[stream], allreduce, 8).path, "direct");
-        for set in
-            [&[("TRIBUTARY_BETWEEN_HOSTS", "tree")][..], &[stream, ("TRIBUTARY_FALLBACK", "mpi")]]
-        {
-            let none = explained(set, allreduce, 8);
+        let named = ("TRIBUTARY_BETWEEN_HOSTS", "tree");
+        for set in [stream, named] {
+            assert_eq!(explained(&[set], allreduce, 8).path, "direct");
+            let none = explained(&[set, ("TRIBUTARY_FALLBACK", "mpi")], allreduce, 8);
             assert_eq!(none.path, "passed_through", "{none}");
             assert!(none.reasons[1].contains("TRIBUTARY_MANAGER"), "{none}");
         }

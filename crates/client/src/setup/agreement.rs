@@ -1,5 +1,7 @@
 //! How the ranks of a communicator come to the same outcome after each step of its set-up.
 
+use tributary_settings::Requirement;
+
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts};
 
 /// Why a communicator is left to others, in one line that is the same on all ranks.
@@ -40,6 +42,16 @@ pub enum Unavailable {
     /// The manager refused a group, or did not answer.
     #[error("{0}")]
     NotGranted(String),
+    /// The job must have what this communicator can't have.
+    #[error("{knob}={}, but {problem}", requirement.name())]
+    Unmet {
+        /// What says so.
+        knob: &'static str,
+        /// What it must have.
+        requirement: Requirement,
+        /// Why it can't.
+        problem: String,
+    },
     /// A rank could not do its part of the set-up.
     #[error("rank {rank}: {problem}")]
     Rank {

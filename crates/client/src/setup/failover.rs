@@ -12,7 +12,6 @@ use tributary_wire::control::{GroupGrant, GroupRequest};
 
 use super::agreement::{Unavailable, agree};
 use super::direct;
-use super::request::group_request;
 use crate::bootstrap::Bootstrap;
 use crate::context::Context;
 use crate::engine::StreamUse;
@@ -33,7 +32,8 @@ pub(super) struct Member<'a> {
     pub(super) member: Option<TreeMember>,
     pub(super) grant: &'a GroupGrant,
     pub(super) stream: Option<StreamUse>,
-    pub(super) label: &'a str,
+    /// What it was granted for.
+    pub(super) request: GroupRequest,
 }
 
 /// Opens links that take over when the tree is lost, and are not called before.
@@ -50,15 +50,15 @@ pub(super) fn prepare(
         }
         Err(error) => return Err(error),
     };
-    let Member { member, grant, stream, label } = member;
+    let Member { member, grant, stream, request } = member;
     let tree = member.map(|member| match (opened, &context.job) {
-        (Some((links, alarm)), Some(job)) => {
-            let terms = terms(context, grant, stream);
+        (Some(AtRank(Some((links, alarm)))), Some(job)) => {
+            let terms = terms(context, grant.osos, stream);
             let request = GroupRequest {
                 osos: grant.osos,
                 stream: terms.stream,
                 external_receiver: grant.external_receiver.is_some(),
-                ..group_request(context, job, placement, label)
+                ..request
             };
             FailoverTree::new(member, links, terms, ask(context, job, request), alarm)
         }
@@ -67,14 +67,33 @@ pub(super) fn prepare(
     Ok(Prepared { tree, without })
 }
 
-type Opened = Option<(DirectLinks, Arc<Alarm>)>;
+/// Opens links that carry all until the manager grants what is requested; none where rank 0 wants none.
+pub(super) fn await_tree(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    placement: &Placement,
+    request: GroupRequest,
+) -> Result<Option<AtRank<FailoverTree>>, Unavailable> {
+    let opened = open(context, bootstrap, placement)?;
+    let (Some(AtRank(opened)), Some(job)) = (opened, &context.job) else { return Ok(None) };
+    let terms = terms(context, request.osos, None);
+    let request = ask(context, job, request);
+    let tree = |(links, alarm)| FailoverTree::awaiting_tree(links, terms, request, alarm);
+    Ok(Some(AtRank(opened.map(tree))))
+}
+
+/// What leaders have; none at other ranks.
+pub(super) struct AtRank<T>(pub(super) Option<T>);
+
+/// Links, and what wakes their leader.
+type Opened = AtRank<(DirectLinks, Arc<Alarm>)>;
 
 /// Links and alarms at leaders; none where rank 0 wants none.
 fn open(
     context: &Context,
     bootstrap: &mut dyn Bootstrap,
     placement: &Placement,
-) -> Result<Opened, Unavailable> {
+) -> Result<Option<Opened>, Unavailable> {
     let mut is_wanted = [u8::from(context.settings.failover == Switch::On)];
     bootstrap.broadcast(0, &mut is_wanted)?;
     if is_wanted == [0] {
@@ -83,25 +102,25 @@ fn open(
     let alarm = placement.is_leader().then(Alarm::new).transpose();
     let alarm = agree(bootstrap, alarm.map_err(|error| error.to_string()))?;
     let links = direct::open_links(context, bootstrap, placement)?;
-    Ok(links.zip(alarm))
+    Ok(Some(AtRank(links.zip(alarm))))
 }
 
 /// What every tree of the communicator has to offer.
-fn terms(context: &Context, grant: &GroupGrant, stream: Option<StreamUse>) -> Terms {
+fn terms(context: &Context, osos_max: u16, stream: Option<StreamUse>) -> Terms {
     let settings = &context.settings;
     Terms {
         approach: Approach { transport: settings.transport, channel: settings.channel },
         machine: context.machine.clone(),
         stream_min_bytes: stream.map(|stream| stream.min_bytes),
         stream: stream.map(|stream| stream.terms),
-        osos_max: grant.osos,
+        osos_max,
     }
 }
 
 /// Lines about grants that were not written.
 static UNTOLD: LineLimit = LineLimit::new();
 
-/// How host 0 asks for another group, whose results can be read where those of the first could.
+/// How host 0 asks for a group, whose results can be read where those of the first could, or were to be.
 fn ask(context: &Context, job: &Job, request: GroupRequest) -> Request {
     let job = job.clone();
     let path = context.settings.external_receiver.clone();

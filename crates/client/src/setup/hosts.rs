@@ -23,6 +23,8 @@ pub(super) struct Joined {
     pub(super) refusal: Option<String>,
     /// Why nothing takes over when the tree is lost; none if something does, or nothing is wanted.
     pub(super) without_failover: Option<String>,
+    /// Whether there is a tree already.
+    pub(super) has_tree: bool,
 }
 
 /// Opens the methods that rank 0's settings and measurements ask for.
@@ -46,7 +48,8 @@ pub(super) fn join(
     let mut tree = None;
     let mut refusal = None;
     if decision.opens_tree {
-        match tree::join(context, bootstrap, placement, label, decision.stream_min_bytes) {
+        let (min_bytes, may_wait) = (decision.stream_min_bytes, decision.falls_back);
+        match tree::join(context, bootstrap, placement, label, min_bytes, may_wait) {
             Ok(joined) => tree = Some(joined),
             Err(Unavailable::NotGranted(problem)) if decision.falls_back => refusal = Some(problem),
             Err(error @ Unavailable::NoManager { .. })
@@ -85,8 +88,10 @@ pub(super) fn join(
         carriers,
         refusal,
         without_failover: None,
+        has_tree: false,
     };
     if let Some(tree) = tree {
+        joined.has_tree = tree.is_there;
         joined.methods.tree = tree.tree;
         joined.without_failover = tree.without_failover;
         joined.stream = tree.stream;

@@ -1,5 +1,6 @@
 //! How leaders take their places in the aggregation tree.
 
+use serde::{Deserialize, Serialize};
 use tributary_wire::control::{GroupGrant, GroupRequest};
 
 use super::agreement::{Unavailable, agree};
@@ -9,6 +10,7 @@ use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_tex
 use crate::context::Context;
 use crate::engine::StreamUse;
 use crate::external_receiver::write_grant;
+use crate::job::Job;
 use crate::placement::Placement;
 use tributary_inter_host::{Approach, FailoverTree, TreeMember};
 
@@ -24,31 +26,72 @@ pub(super) struct Joined {
     pub(super) carriers: String,
     /// Whether its aggregators took short segments inside the kernel when it was granted.
     pub(super) in_kernel: bool,
+    /// Whether there is a tree already.
+    pub(super) is_there: bool,
 }
 
 /// Asks for a group and takes its places. Vectors from `stream_min_bytes` on are streamed, if the group
-/// may stream.
+/// may stream. If there is no tree now but may be one later and `may_wait`, links carry all until then.
 pub(super) fn join(
     context: &Context,
     bootstrap: &mut dyn Bootstrap,
     placement: &Placement,
     label: &str,
     stream_min_bytes: Option<u64>,
+    may_wait: bool,
 ) -> Result<Joined, Unavailable> {
-    let grant = request_group(context, bootstrap, placement, label)?;
+    let external_receiver = context.takes_external_receiver();
+    let request = GroupRequest { external_receiver, ..group_request(context, placement, label) };
+    let grant = match request_group(context, bootstrap, placement, &request)? {
+        Answer::Granted(grant) => grant,
+        Answer::Later(problem) if may_wait => {
+            return await_tree(context, bootstrap, placement, request, problem);
+        }
+        Answer::Later(problem) | Answer::No(problem) => {
+            return Err(Unavailable::NotGranted(problem));
+        }
+    };
     let stream = stream_min_bytes.zip(grant.stream);
     let stream = stream.map(|(min_bytes, terms)| StreamUse { min_bytes, terms });
-    let member = enter(context, bootstrap, placement, &grant, stream)?;
+    let member = match enter(context, bootstrap, placement, &grant, stream) {
+        Err(Unavailable::Rank { rank, problem }) if may_wait => {
+            let problem = format!("rank {rank}: {problem}");
+            return await_tree(context, bootstrap, placement, request, problem);
+        }
+        entered => entered?,
+    };
     let path = context.settings.external_receiver.as_deref().filter(|_| bootstrap.rank() == 0);
     agree(bootstrap, path.map_or(Ok(()), |path| write_grant(&grant, path)))?;
     let carrier = member.as_ref().map(TreeMember::carrier).unwrap_or_default();
     let carriers = allgather_texts(bootstrap, &carrier)?;
     let leaders = placement.leaders.iter().map(|rank| carriers[*rank as usize].as_str());
     let carriers = summary(&leaders.collect::<Vec<_>>(), &placement.hosts);
-    let member = failover::Member { member, grant: &grant, stream, label };
+    let member = failover::Member { member, grant: &grant, stream, request };
     let Prepared { tree, without } = failover::prepare(context, bootstrap, placement, member)?;
     let in_kernel = grant.in_kernel;
-    Ok(Joined { tree, without_failover: without, stream, carriers, in_kernel })
+    Ok(Joined { tree, without_failover: without, stream, carriers, in_kernel, is_there: true })
+}
+
+/// Opens links that carry all until there is a tree, of which `problem` says why there is none.
+fn await_tree(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    placement: &Placement,
+    request: GroupRequest,
+    problem: String,
+) -> Result<Joined, Unavailable> {
+    // What would be streamed is not known before there is a grant.
+    let request = GroupRequest { stream: None, ..request };
+    let tree = failover::await_tree(context, bootstrap, placement, request)?;
+    let Some(tree) = tree else { return Err(Unavailable::NotGranted(problem)) };
+    Ok(Joined {
+        tree: tree.0,
+        without_failover: None,
+        stream: None,
+        carriers: format!("links until there is a tree: {problem}"),
+        in_kernel: false,
+        is_there: false,
+    })
 }
 
 /// What carries the hosts' data, in a few words.
@@ -66,36 +109,57 @@ fn summary(carriers: &[&str], hosts: &[String]) -> String {
     }
 }
 
+/// What came of a request for a group.
+#[derive(Serialize, Deserialize)]
+enum Answer {
+    Granted(Box<GroupGrant>),
+    /// There is none, and may be one later.
+    Later(String),
+    /// There will be none.
+    No(String),
+}
+
 /// Rank 0 asks for a group on behalf of all leaders.
 fn request_group(
     context: &Context,
     bootstrap: &mut dyn Bootstrap,
     placement: &Placement,
-    label: &str,
-) -> Result<GroupGrant, Unavailable> {
+    request: &GroupRequest,
+) -> Result<Answer, Unavailable> {
     let hosts = placement.hosts.len() as u32;
-    let Some(job) = &context.job else { return Err(Unavailable::NoManager { hosts }) };
-    let external_receiver = context.takes_external_receiver();
-    let answer = (bootstrap.rank() == 0).then(|| {
-        let request =
-            GroupRequest { external_receiver, ..group_request(context, job, placement, label) };
-        // What an external receiver is to read is not streamed: aggregators hold a stream's results only
-        // until all members have them.
-        let stream = request.stream.filter(|_| !external_receiver);
-        let request = GroupRequest { stream, ..request };
-        job.request_group(&request).map_err(|error| error.to_string())
-    });
+    let Some(job) = &context.job else {
+        return match context.without_manager() {
+            Some(problem) => Ok(Answer::No(problem.to_owned())),
+            None => Err(Unavailable::NoManager { hosts }),
+        };
+    };
+    let answer = (bootstrap.rank() == 0).then(|| ask(context, job, request));
     let text = serde_json::to_string(&answer).expect("a grant is plain data");
     let text = broadcast_text(bootstrap, 0, &text)?;
-    let answer: Option<Result<GroupGrant, String>> = serde_json::from_str(&text)
+    let answer: Option<Answer> = serde_json::from_str(&text)
         .map_err(|_| BootstrapError("the group's grant arrived damaged".to_owned()))?;
     match answer {
-        Some(Ok(grant)) if grant.endpoints.len() == placement.hosts.len() => Ok(grant),
-        Some(Ok(_)) => {
-            Err(Unavailable::NotGranted("the manager granted another number of places".to_owned()))
+        Some(Answer::Granted(grant)) if grant.endpoints.len() != placement.hosts.len() => {
+            Ok(Answer::No("the manager granted another number of places".to_owned()))
         }
-        Some(Err(problem)) => Err(Unavailable::NotGranted(problem)),
+        Some(answer) => Ok(answer),
         None => Err(BootstrapError("the group's grant did not arrive".to_owned()).into()),
+    }
+}
+
+fn ask(context: &Context, job: &Job, request: &GroupRequest) -> Answer {
+    // A manager that was away when the job started is asked in the background: nobody waits for it once more.
+    if let Some(problem) = context.without_manager().filter(|_| job.admission().is_none()) {
+        return Answer::Later(problem.to_owned());
+    }
+    // What an external receiver is to read is not streamed: aggregators hold a stream's results only
+    // until all members have them.
+    let stream = request.stream.filter(|_| !request.external_receiver);
+    let request = GroupRequest { stream, ..request.clone() };
+    match job.request_group(&request) {
+        Ok(grant) => Answer::Granted(Box::new(grant)),
+        Err(error) if error.may_pass() => Answer::Later(error.to_string()),
+        Err(error) => Answer::No(error.to_string()),
     }
 }
 

@@ -32,8 +32,8 @@ struct Pending {
 /// The way back of this host.
 pub(super) struct Rejoin {
     boundaries: Boundaries,
-    /// When the tree was lost, from which time is counted.
-    lost_at: Instant,
+    /// When there was no tree any more, or not yet, from which time is counted.
+    began: Instant,
     /// At host 0.
     pending: Option<Arc<Mutex<Pending>>>,
     request: Request,
@@ -66,11 +66,11 @@ pub(super) enum AtBoundary {
 }
 
 impl Rejoin {
-    /// From the loss of a tree on. Host 0 asks for another at once.
+    /// From the loss of a tree on, or the beginning without one. Host 0 asks for one at once.
     pub(super) fn new(me: u32, request: &Request) -> Self {
         let rejoin = Self {
             boundaries: Boundaries::new(0),
-            lost_at: Instant::now(),
+            began: Instant::now(),
             pending: (me == 0).then(Arc::default),
             request: Arc::clone(request),
             entering: None,
@@ -85,7 +85,7 @@ impl Rejoin {
     }
 
     fn now_ns(&self) -> u64 {
-        self.lost_at.elapsed().as_nanos() as u64
+        self.began.elapsed().as_nanos() as u64
     }
 
     /// Goes to a boundary.

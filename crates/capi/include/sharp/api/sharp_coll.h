@@ -36,7 +36,7 @@ enum sharp_error_no {
     SHARP_COLL_EINVAL = -4,       /* an argument that can't be */
     SHARP_COLL_ENO_RESOURCE = -5, /* no place on aggregation nodes, or none left in this process */
     SHARP_COLL_EOOB = -6,         /* an out-of-band callback failed */
-    SHARP_COLL_EJOB = -11,        /* the manager does not answer, or refuses the job */
+    SHARP_COLL_EJOB = -11,        /* the job can't have what TRIBUTARY_REQUIRE asks for */
     SHARP_COLL_ELOST = -12        /* another rank, its host or all ways to it are gone */
 };
 
