@@ -70,7 +70,7 @@ pub(crate) fn announce(group: &Group) {
                 elements,
                 ..Operation::BARRIER
             };
-            group.communicator.path(&allreduce).kind().name()
+            group.communicator.path_kind(&allreduce).name()
         };
         format!(
             "communicator of {} ranks; allreduces of 8 bytes go {}, of 1 MiB {}",

@@ -8,7 +8,7 @@ use tributary_wire::Operator;
 use crate::attendant::Attendant;
 use crate::bootstrap::Bootstrap;
 use crate::context::Context;
-use crate::engine::Gathered;
+use crate::engine::{Engine, Gathered};
 use crate::exclusive::Exclusive;
 use crate::operation::{CollectiveError, Operation};
 use crate::prepared::Prepared;
@@ -115,7 +115,7 @@ impl Communicator {
         let choice = engine.choose(&carried);
         engine.count(choice);
         if counts {
-            self.count(operation, choice);
+            self.count(&engine, operation, choice);
         }
         // SAFETY: as the caller of this function promises; what is gathered has memory of its own.
         unsafe { engine.run(&carried, choice.path) }?;
@@ -260,8 +260,8 @@ impl Communicator {
         let mut engine = self.shared.engine.lock();
         let (carried, state) = engine.prepare_nonblocking(operation)?;
         let choice = engine.choose(&carried);
-        let path = self.count(&operation, choice);
-        engine.start(carried, path, Arc::clone(&state))?;
+        self.count(&engine, &operation, choice);
+        engine.start(carried, choice.path, Arc::clone(&state))?;
         let needs_driving = engine.needs_driving();
         drop(engine);
         if needs_driving {
@@ -323,21 +323,28 @@ impl Communicator {
         self.is_on_one_host
     }
 
-    /// The path that such an operation takes, if it is a blocking one.
+    /// The path that is selected for such an operation, if it is a blocking one.
     #[must_use]
     pub fn path(&self, operation: &Operation) -> Path {
         let mut engine = self.shared.engine.lock();
         engine.path_of_blocking(operation)
     }
 
-    /// Counts an operation that is about to run, and returns its path. The caller has the engine, so nobody else
-    /// counts.
-    fn count(&self, operation: &Operation, choice: Choice) -> Path {
-        self.counters.count_in_turn(operation.collective.kind(), choice.path.kind());
+    /// The path that such an operation takes now, as reports count it. Of the ranks of a host only its leader knows whether
+    /// there is a tree: to others, what is selected for the tree takes it.
+    #[must_use]
+    pub fn path_kind(&self, operation: &Operation) -> PathKind {
+        let mut engine = self.shared.engine.lock();
+        let path = engine.path_of_blocking(operation);
+        engine.path_kind(path)
+    }
+
+    /// Counts an operation that is about to run. The caller has the engine, so nobody else counts.
+    fn count(&self, engine: &Engine, operation: &Operation, choice: Choice) {
+        self.counters.count_in_turn(operation.collective.kind(), engine.path_kind(choice.path));
         if choice.avoids_losses() {
             self.counters.count_avoiding_losses();
         }
-        choice.path
     }
 
     /// Counts an operation that took the fast path. The caller has the engine, so nobody else counts.

@@ -20,7 +20,7 @@ use plan::{Plan, PlanContext, Stage, plan, shm_action};
 use prepared::PreparedOperation;
 use tributary_inter_host::watch::Alarm;
 use tributary_inter_host::{Adapter, DirectMethod, FailoverTree, Kernels, PairNumber};
-use tributary_report::Counters;
+use tributary_report::{Counters, PathKind};
 
 pub(crate) use gathered::Gathered;
 pub(crate) use methods::InterHostMethods;
@@ -173,6 +173,12 @@ impl Engine {
         if let Some(tree) = &mut self.methods.tree {
             tree.report_to(counters);
         }
+    }
+
+    /// As reports count what is selected for a path: links carry it while there is no tree.
+    pub(crate) fn path_kind(&self, path: Path) -> PathKind {
+        let lacks_tree = self.methods.tree.as_ref().is_some_and(FailoverTree::lacks_tree);
+        if path == Path::Tree && lacks_tree { PathKind::Direct } else { path.kind() }
     }
 
     /// What wakes this rank when the tree is lost somewhere, or another host needs an answer; none where that is of no use. A

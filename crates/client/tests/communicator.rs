@@ -216,7 +216,7 @@ fn random_mixes_of_collectives_agree_with_the_oracle() {
     for (seed, size) in [(1, 1), (2, 2), (3, 3), (4, 5)] {
         on_all_ranks(size, move |mut ranks| {
             let communicator = communicator(&mut ranks, &CounterRegistry::default(), "world");
-            assert_eq!(communicator.path(&Operation::BARRIER).kind(), PathKind::InHost);
+            assert_eq!(communicator.path_kind(&Operation::BARRIER), PathKind::InHost);
             play(&communicator, &script(seed, size, 100), ranks.rank(), size);
         });
     }
@@ -239,7 +239,7 @@ fn hosts_with_direct_links_agree_with_the_oracle() {
             let settings = direct_settings(hosts, algorithm, leaders, parts);
             let registry = CounterRegistry::default();
             let communicator = communicator_with(&mut ranks, &registry, "world", settings);
-            assert_eq!(communicator.path(&Operation::BARRIER).kind(), PathKind::Direct);
+            assert_eq!(communicator.path_kind(&Operation::BARRIER), PathKind::Direct);
             play(&communicator, &script(seed, size, 60), ranks.rank(), size);
         });
     }
@@ -297,7 +297,7 @@ fn ranks_that_are_no_neighbours_on_their_host_agree_with_the_oracle() {
             let mut ranks = Reordered { ranks, rank_of: rank_of.clone() };
             let hook = Arc::new(|| Verdict::GoOn);
             let communicator = Communicator::create(&context, &mut ranks, &counters, hook).unwrap();
-            assert_eq!(communicator.path(&Operation::BARRIER).kind(), PathKind::Direct);
+            assert_eq!(communicator.path_kind(&Operation::BARRIER), PathKind::Direct);
             play(&communicator, &script(31 + number as u64, size, 80), ranks.rank(), size);
         });
     }
@@ -435,7 +435,7 @@ fn a_manager_that_does_not_answer_is_named_and_costs_the_tree_alone() {
             token_file: Some(token_file),
             ..settings()
         };
-        for (hosts, path) in [(1, PathKind::InHost), (2, PathKind::InTree)] {
+        for (hosts, path) in [(1, PathKind::InHost), (2, PathKind::Direct)] {
             let settings = Settings { hosts, ..settings.clone() };
             let context = Arc::new(Context::open(&mut ranks, settings).unwrap());
             let problem = context.without_manager().unwrap();
@@ -450,7 +450,7 @@ fn a_manager_that_does_not_answer_is_named_and_costs_the_tree_alone() {
             }
             drop(joined);
             let report = registry.report();
-            let counted = if path == PathKind::InHost { report.in_host } else { report.in_tree };
+            let counted = if path == PathKind::InHost { report.in_host } else { report.direct };
             assert_eq!((counted, report.passed_through), (5, 0), "{report}");
             let is_without =
                 report.to_string().contains("got no tree: 5 operations over direct links");

@@ -135,6 +135,12 @@ impl FailoverTree {
         }
     }
 
+    /// Whether links carry what the next operation is.
+    #[must_use]
+    pub fn lacks_tree(&self) -> bool {
+        matches!(self.state, State::OverLinks(_))
+    }
+
     /// What wakes this leader when the tree is lost somewhere; none where that is of no use.
     #[must_use]
     pub fn alarm(&self) -> Option<&Arc<Alarm>> {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define CODES_MAX 32
 
@@ -80,6 +81,8 @@ void failure_end_job(MPI_Comm comm) {
     underlying.Comm_rank(comm, &rank);
     if (rank == 0) {
         fprintf(stderr, "tributary: %s; the job ends\n", message);
+        /* Launchers drop what has not come to them yet when a job is aborted. */
+        nanosleep(&(struct timespec){.tv_nsec = 300 * 1000 * 1000}, NULL);
         underlying.Abort(comm, ENDED_BY_REQUIREMENT);
     }
     /* Rank 0 says why before any other rank's end is noticed. */

@@ -23,7 +23,7 @@ pub(crate) fn describe_done(communicator: &CCommunicator, operation: &COperation
     let operation = operation.operation(combiner).ok()?;
     Some(Done {
         kind: operation.collective.kind(),
-        path: communicator.path(&operation).kind().into(),
+        path: communicator.path_kind(&operation).into(),
         len_bytes: operation.len_bytes() as u64,
     })
 }

@@ -69,7 +69,7 @@ impl Communicator {
             // else uses them meanwhile is what the package asks of its users.
             let outcome = unsafe { lane.run(&operation) };
             if let Some(began_at) = began_at {
-                let path = lane.communicator().path(&operation).kind().into();
+                let path = lane.communicator().path_kind(&operation).into();
                 process::count_time(&operation, path, began_at.elapsed());
             }
             outcome

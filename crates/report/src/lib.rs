@@ -99,8 +99,7 @@ pub struct Failovers {
     pub lost: u64,
     /// How often the communicator came back into one.
     pub regained: u64,
-    /// Operations that went over direct links in between. They are counted as `in_tree`, too: that is the
-    /// path they were to take.
+    /// Operations that went over direct links in between. Those that began there are counted as `direct`.
     pub substitutes: u64,
 }
 

@@ -70,7 +70,7 @@ fn paths(communicator: &Communicator, work: &Work) -> String {
     let mut names: Vec<&str> = work
         .steps
         .iter()
-        .map(|step| communicator.path(&operation(work, step)).kind().name())
+        .map(|step| communicator.path_kind(&operation(work, step)).name())
         .collect();
     names.sort_unstable();
     names.dedup();

@@ -91,7 +91,8 @@ pub(super) fn join(
         has_tree: false,
     };
     if let Some(tree) = tree {
-        joined.has_tree = tree.is_there;
+        joined.has_tree = tree.lacking.is_none();
+        joined.refusal = tree.lacking;
         joined.methods.tree = tree.tree;
         joined.without_failover = tree.without_failover;
         joined.stream = tree.stream;

@@ -26,12 +26,11 @@ pub(super) fn check(
 /// Why a communicator of several hosts has no tree; none if it has one, or needs none.
 fn problem_without_tree(ready: &Ready) -> Option<String> {
     let notes = &ready.notes;
-    let told = || notes.joining.clone().or_else(|| notes.carriers.clone());
     let lacks_tree = !ready.is_on_one_host && !notes.has_tree;
     lacks_tree.then(|| {
-        told().unwrap_or_else(|| {
+        notes.joining.clone().unwrap_or_else(|| {
             let hosts = notes.hosts;
-            format!("nothing takes a tree among {hosts} hosts (TRIBUTARY_BETWEEN_HOSTS=tree does)")
+            format!("{hosts} hosts are joined by direct links (TRIBUTARY_BETWEEN_HOSTS=tree takes the tree)")
         })
     })
 }

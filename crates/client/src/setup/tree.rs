@@ -26,8 +26,8 @@ pub(super) struct Joined {
     pub(super) carriers: String,
     /// Whether its aggregators took short segments inside the kernel when it was granted.
     pub(super) in_kernel: bool,
-    /// Whether there is a tree already.
-    pub(super) is_there: bool,
+    /// Why there is no tree yet; none if there is one.
+    pub(super) lacking: Option<String>,
 }
 
 /// Asks for a group and takes its places. Vectors from `stream_min_bytes` on are streamed, if the group
@@ -69,7 +69,7 @@ pub(super) fn join(
     let member = failover::Member { member, grant: &grant, stream, request };
     let Prepared { tree, without } = failover::prepare(context, bootstrap, placement, member)?;
     let in_kernel = grant.in_kernel;
-    Ok(Joined { tree, without_failover: without, stream, carriers, in_kernel, is_there: true })
+    Ok(Joined { tree, without_failover: without, stream, carriers, in_kernel, lacking: None })
 }
 
 /// Opens links that carry all until there is a tree, of which `problem` says why there is none.
@@ -88,9 +88,9 @@ fn await_tree(
         tree: tree.0,
         without_failover: None,
         stream: None,
-        carriers: format!("links until there is a tree: {problem}"),
+        carriers: "links until there is a tree".to_owned(),
         in_kernel: false,
-        is_there: false,
+        lacking: Some(problem),
     })
 }
 
