@@ -2,6 +2,7 @@
 
 mod arguments;
 mod command;
+mod handing_on;
 pub(crate) mod launchers;
 pub(crate) mod library;
 mod preload;
@@ -16,12 +17,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context as _;
 use tributary_client::knobs;
 
-use crate::fabric;
+use crate::fabric::{self, Environment};
 use crate::flags::RunFlags;
 use crate::flags::TransportFlag;
 use crate::usage::Misuse;
 use arguments::Arguments;
 pub(crate) use command::{Target, await_end, exit_code};
+use handing_on::Addition;
 pub(crate) use preload::Preload;
 
 /// Runs the command and shows its report.
@@ -30,7 +32,7 @@ pub(crate) fn run(flags: RunFlags) -> anyhow::Result<ExitCode> {
     {
         return Err(Misuse(problem).into());
     }
-    let arguments = Arguments::try_from(flags)?;
+    let mut arguments = Arguments::try_from(flags)?;
     let report = report::Destination::new(arguments.report.as_deref())?;
     let fabric = fabric::join_or_start(arguments.hosts, TransportFlag::Auto)?;
     let run_id = new_run_id();
@@ -57,10 +59,30 @@ pub(crate) fn run(flags: RunFlags) -> anyhow::Result<ExitCode> {
     if let Some(options) = preload::sanitizer_options(sanitizer.as_deref()) {
         environment.set_variable("ASAN_OPTIONS", options);
     }
+    hand_on(&mut arguments, &mut environment);
     let status = command::run(&arguments, &environment)?;
     drop(fabric);
     report.show(&run_id, &arguments, status)?;
     Ok(ExitCode::from(exit_code(status)))
+}
+
+/// Has the launcher hand on to other hosts what the ranks need to have, if it does not by itself.
+fn hand_on(arguments: &mut Arguments, environment: &mut Environment) {
+    let Some(major) = launchers::open_mpi_version(&arguments.program, &arguments.command) else {
+        return;
+    };
+    let inherited =
+        std::env::vars_os().filter(|(_, value)| !value.is_empty()).map(|(name, _)| name);
+    let set = environment.variables().map(|(name, _)| OsString::from(name));
+    let mut names: Vec<OsString> =
+        inherited.chain(set).filter(|name| handing_on::is_needed(name)).collect();
+    names.sort_unstable();
+    names.dedup();
+    let list = std::env::var_os(handing_on::LIST);
+    match handing_on::addition(major, &arguments.command, &names, list.as_deref()) {
+        Addition::Variable(name, value) => environment.set_variable(name, value),
+        Addition::Command(words) => arguments.command = words,
+    }
 }
 
 /// A name that no other run on this machine has.

@@ -25,7 +25,7 @@
 #define TELLERS 4
 #define CONSEQUENCE                                                                                \
     "collectives go to the underlying MPI. Is the file on every host, and does the launcher hand on " \
-    "LD_PRELOAD?"
+    "LD_PRELOAD (Open MPI: -x LD_PRELOAD)?"
 
 static double now_s(void) {
     struct timespec now;

@@ -53,21 +53,24 @@ pub(crate) fn remedy(
     machine: Machine,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Option<String> {
+    let major = open_mpi_version(program, command)?;
+    remedy_of(major, command, machine, variable)
+}
+
+/// The major version of Open MPI whose launcher a command begins with; none if it begins with something else.
+pub(crate) fn open_mpi_version(program: &Path, command: &[OsString]) -> Option<u32> {
     let name = Path::new(command.first()?).file_name()?.to_str()?;
-    if !["mpirun", "mpiexec", "orterun", "prterun"].iter().any(|known| name.starts_with(known)) {
-        return None;
-    }
-    let says = version(program)?;
-    remedy_of(&says, command, machine, variable)
+    let is_launcher =
+        ["mpirun", "mpiexec", "orterun", "prterun"].iter().any(|known| name.starts_with(known));
+    is_launcher.then(|| major_version(&version(program)?)).flatten()
 }
 
 fn remedy_of(
-    says: &str,
+    major: u32,
     command: &[OsString],
     machine: Machine,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Option<String> {
-    let major: u32 = major_version(says)?;
     let words: Vec<&str> = command.iter().filter_map(|word| word.to_str()).collect();
     let mut remedies = Vec::new();
     let allowed = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"]
@@ -132,7 +135,7 @@ fn major_version(says: &str) -> Option<u32> {
     number.split('.').next()?.parse().ok()
 }
 
-/// What a launcher says about itself. It has ended, so this disturbs nothing.
+/// What a launcher says about itself.
 fn version(program: &Path) -> Option<String> {
     let asked = Command::new(program)
         .arg("--version")
@@ -178,7 +181,8 @@ mod tests {
         let small = Machine { cores: 2, is_root: true };
         let large = Machine { cores: 64, is_root: false };
         let (five, four) = ("mpirun (Open MPI) 5.0.8\n", "mpirun (Open MPI) 4.1.4\n\nReport bugs");
-        let told = |says, line, machine| remedy_of(says, &words(line), machine, NONE);
+        let told =
+            |says, line, machine| remedy_of(major_version(says)?, &words(line), machine, NONE);
         let both = told(five, "mpirun -n 4 ./app", small).unwrap();
         assert!(both.contains("add --allow-run-as-root"), "{both}");
         assert!(
@@ -202,7 +206,7 @@ mod tests {
         let set = |name: &str| {
             (name.starts_with("OMPI_") || name.starts_with("PRTE_")).then(OsString::new)
         };
-        assert_eq!(remedy_of(five, &words("mpirun -n 4 ./app"), small, set), None);
+        assert_eq!(remedy_of(5, &words("mpirun -n 4 ./app"), small, set), None);
     }
 
     #[test]
