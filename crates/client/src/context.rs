@@ -345,7 +345,7 @@ fn open_job(
         let other = match (&admission, settings.fabric) {
             (_, FabricChoice::Off) => OtherJoint::Off,
             (Admission::Admitted(_), _) | (_, FabricChoice::Manager) => OtherJoint::None,
-            // Who names a manager wants more than the MPI.
+            // A user who names a manager wants more than the MPI.
             (Admission::NoManager, FabricChoice::Auto) if mpi_may_be_faster(world) => {
                 OtherJoint::Mpi
             }

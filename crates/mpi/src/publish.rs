@@ -66,7 +66,15 @@ pub unsafe extern "C" fn tributary_report_publish(
     let (texts, lengths) = unsafe { slices_of(texts, len_bytes, ranks) };
     let outcome = add_up(texts, lengths).and_then(|report| {
         let path = knob(&knobs::REPORT);
-        if path == "-" { write_text(&report) } else { Ok(add_to_file(Path::new(&path), &report)?) }
+        if path == "-" {
+            return write_text(&report);
+        }
+        // The folder may be on the host of the launcher alone. A report in another form is better than none.
+        let written = add_to_file(Path::new(&path), &report);
+        if written.is_err() {
+            write_text(&report)?;
+        }
+        Ok(written?)
     });
     message::status(outcome)
 }

@@ -110,8 +110,8 @@ fn absence(arguments: &Arguments, status: ExitStatus) -> String {
         );
     }
     format!(
-        "tributary: no report: {command} ended, and nobody has written one. If the first rank could not \
-         write it, or was lost, a line above says so. Else no process reached MPI_Finalize with the preload \
+        "tributary: no report: {command} ended, and nobody has written one here. If the first rank runs on another host, \
+         its report is above; if it was lost, a line above says so. Else no process reached MPI_Finalize with the preload \
          library loaded: check that the program uses MPI, is linked dynamically, and that its processes inherit LD_PRELOAD"
     )
 }
