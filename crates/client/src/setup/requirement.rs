@@ -3,7 +3,8 @@
 use tributary_settings::Requirement;
 use tributary_settings::knobs::REQUIRE;
 
-use super::{Ready, Unavailable};
+use super::agreement::Unavailable;
+use super::ready::Ready;
 
 /// The outcome of a set-up, which is the same on all ranks; a failure of another kind where the job requires more.
 pub(super) fn check(
