@@ -1,0 +1,324 @@
+#!/usr/bin/env python3
+"""Starts MPI programs on hosts of a lab as clusters do: by ssh, and by Slurm.
+
+The hosts run Debian's sshd and slurmd. Commands start in an environment of their own, with nothing of the lab's: whatever ranks
+need, `tributary run` or the MPI has to bring to them. Open MPI 5 and 4, MPICH's Hydra, `srun` with PMI-2 and PMIx, and a launcher
+within `salloc`: with nothing deployed, and with a manager that the launcher's environment names. Jobs that are killed leave no process
+and no socket.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import types
+
+import soak
+from kills import eventually
+from lab import Lab
+from nothing_deployed import sockets
+from test import Failure, Tests, bounded, compile_program, parse_arguments, world_of
+
+HOSTS = ("h0", "h1", "h2", "h3")
+SAMPLE = "256"
+TOOLS = ("sshd", "ssh-keygen", "slurmctld", "slurmd", "srun")
+# What a user's shell has, and no more.
+CLEAN = {"HOME": "/root", "USER": "root", "PATH": "/usr/local/bin:/usr/bin:/bin"}
+# Open MPI does not start as root unless it is told twice; its two launchers have names of their own for that.
+AS_ROOT = {f"{name}_ALLOW_RUN_AS_ROOT{confirm}": "1" for name in ("OMPI", "PRTE") for confirm in ("", "_CONFIRM")}
+# Names of the processes that start a job's ranks.
+LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "srun")
+DEBIAN_OPENMPI = pathlib.Path("/usr/bin/mpirun.openmpi")
+
+SSHD = """\
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/user_key.pub
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+StrictModes no
+UsePAM no
+PidFile none
+"""
+SSH = """\
+Host *
+IdentityFile {folder}/user_key
+StrictHostKeyChecking no
+UserKnownHostsFile /dev/null
+LogLevel ERROR
+"""
+# Hosts of a lab share the machine's files, and slurmd expects those to be its own.
+SLURM = """\
+ClusterName=lab
+SlurmctldHost={first}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/none
+CredType=cred/none
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+ReturnToService=2
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+TmpFS={folder}/tmp-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+{nodes}
+PartitionName=all Nodes=ALL Default=YES OverSubscribe=YES State=UP MaxTime=INFINITE
+"""
+CGROUP = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n"
+
+
+class Cluster:
+    """The daemons of launchers on the hosts of a lab, and commands that a user gives on its first host."""
+
+    def __init__(self, lab, folder):
+        self.lab, self.folder, self.daemons = lab, folder, []
+        self.slurm_conf, self.agent = folder / "slurm.conf", folder / "ssh"
+        for key in ("host_key", "user_key"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True)
+        nodes = "\n".join(f"NodeName={host} CPUs={os.cpu_count()} State=UNKNOWN" for host in HOSTS)
+        texts = {"sshd.conf": SSHD, "ssh.conf": SSH, "slurm.conf": SLURM, "cgroup.conf": CGROUP}
+        for name, text in texts.items():
+            (folder / name).write_text(text.format(folder=folder, first=HOSTS[0], nodes=nodes), encoding="utf-8")
+        self.agent.write_text(f'#!/bin/sh\nexec ssh -F {folder}/ssh.conf "$@"\n', encoding="utf-8")
+        self.agent.chmod(0o700)
+        (folder / "state").mkdir()
+        for hosts, name in ((HOSTS, "hosts"), (HOSTS[1:], "others")):
+            (folder / name).write_text("".join(f"{host}\n" for host in hosts), encoding="utf-8")
+
+    def start(self):
+        # Where sshd separates privileges.
+        pathlib.Path("/run/sshd").mkdir(exist_ok=True)
+        self.daemon(HOSTS[0], "slurmctld", "-D", "-i", "-f", self.slurm_conf)
+        for host in HOSTS:
+            (self.folder / f"spool-{host}").mkdir()
+            (self.folder / f"tmp-{host}").mkdir()
+            self.daemon(host, shutil.which("sshd"), "-D", "-f", self.folder / "sshd.conf")
+            self.daemon(host, "slurmd", "-D", "-N", host, "-f", self.slurm_conf)
+        is_ready = lambda: self.says(f"{len(HOSTS)} idle", "sinfo", "-h", "-o", "%D %T") and all(
+            self.says(host, self.agent, host, "hostname") for host in HOSTS)
+        if not eventually(is_ready, 60):
+            logs = [f"{log}:\n{log.read_text(errors='replace')[-2000:]}" for log in self.folder.glob("*.log")]
+            raise Failure("the launchers' daemons are not ready\n" + "\n".join(logs))
+
+    def daemon(self, host, *words):
+        log = (self.folder / f"{pathlib.Path(words[0]).name}-{host}.out").open("w", encoding="utf-8")
+        self.daemons.append(subprocess.Popen(self.lab.on(host, *words), stdin=subprocess.DEVNULL, stdout=log,
+                                             stderr=subprocess.STDOUT))
+
+    def stop(self):
+        for daemon in self.daemons:
+            daemon.terminate()
+            daemon.wait()
+
+    def says(self, text, *words):
+        code, said = bounded(self.words({}, *words), 20)
+        return code == 0 and text in said
+
+    def words(self, environment, *words):
+        """A command in a user's environment on the first host."""
+        variables = {**CLEAN, **AS_ROOT, "SLURM_CONF": self.slurm_conf, "TMPDIR": self.folder, **environment}
+        return self.lab.on(HOSTS[0], "env", "-i", *(f"{name}={value}" for name, value in variables.items()), *words)
+
+    def manager(self):
+        """Where the lab's manager is, as the environment of its commands says."""
+        said = self.lab.output(HOSTS[0], "env")
+        wanted = ("TRIBUTARY_MANAGER=", "TRIBUTARY_TOKEN_FILE=")
+        return dict(line.split("=", 1) for line in said.splitlines() if line.startswith(wanted))
+
+
+def launchers(cluster, arguments):
+    """How jobs are started: by name, the kind of MPI, and the words before a program of so many ranks."""
+    folder, venvs = cluster.folder, arguments.venvs.resolve()
+    openmpi, mpich = venvs / "openmpi/bin/mpirun", venvs / "mpich/bin/mpirun"
+    by_ssh = {
+        "Open MPI 5 by ssh": ("openmpi", lambda ranks, hosts: [
+            openmpi, "--prtemca", "plm_ssh_agent", cluster.agent, "--hostfile", folder / hosts,
+            "--map-by", "node", "-n", ranks]),
+        "MPICH by ssh": ("mpich", lambda ranks, hosts: [
+            mpich, "-launcher", "ssh", "-launcher-exec", cluster.agent, "-f", folder / hosts, "-n", ranks]),
+    }
+    if DEBIAN_OPENMPI.exists():
+        # With an option of its own for variables, beside which it takes no list of them.
+        by_ssh["Open MPI 4 by ssh"] = ("debian-openmpi", lambda ranks, hosts: [
+            DEBIAN_OPENMPI, "--mca", "plm_rsh_agent", cluster.agent, "-x", "HOME", "--hostfile", folder / hosts,
+            "--map-by", "node", "--oversubscribe", "-n", ranks])
+    srun = lambda plugin: lambda ranks, _: ["srun", f"--mpi={plugin}", f"-N{len(HOSTS)}", f"-n{ranks}"]
+    salloc = ["salloc", "-Q", f"-N{len(HOSTS)}"]
+    by_slurm = {
+        "srun --mpi=pmi2": ("mpich", srun("pmi2")),
+        "srun --mpi=pmix": ("openmpi", srun("pmix")),
+        "Open MPI 5 in salloc": ("openmpi", lambda ranks, _: [
+            *salloc, openmpi, "--map-by", "node", "-n", ranks]),
+        "MPICH in salloc": ("mpich", lambda ranks, _: [*salloc, mpich, "-n", ranks]),
+    }
+    return by_ssh, by_slurm
+
+
+def job_words(cluster, launcher, ranks, hosts, report, program, environment, arguments):
+    words = [arguments.tributary.resolve(), "run", *(["--report", report] if report else []), "--",
+             *launcher(ranks, hosts), *program]
+    return cluster.words(environment, *words)
+
+
+def check_job(cluster, launcher, program, with_manager, arguments):
+    """Results are right, all hosts take part, and operations go between them over links, or through the manager's tree."""
+    environment = {**cluster.manager(), "TRIBUTARY_BETWEEN_HOSTS": "tree"} if with_manager else {}
+    ranks = len(HOSTS)
+    report = cluster.folder / "report.json"
+    report.unlink(missing_ok=True)
+    words = job_words(cluster, launcher, ranks, "hosts", report, program, environment, arguments)
+    code, text = bounded(words, arguments.timeout)
+    if code != 0 or " 0 failed" not in text:
+        raise Failure(f"exit code {code}\n{text}")
+    counts = json.loads(report.read_text(encoding="utf-8"))
+    world = world_of(counts)
+    if (world["ranks"], world["hosts"]) != (ranks, len(HOSTS)):
+        raise Failure(f"{world['ranks']} ranks on {world['hosts']} hosts\n{text}")
+    path, other = ("in_tree", "direct") if with_manager else ("direct", "in_tree")
+    if counts[path] == 0 or counts[other] != 0:
+        raise Failure(f"not {path}: {counts}\n{text}")
+    return f"{counts[path]} {path}"
+
+
+def check_from_elsewhere(cluster, launcher, program, arguments):
+    """The launcher's host takes no part, and its files are its own: ranks can't write the report, and say it."""
+    own = f"mount -t tmpfs none {cluster.folder}/own && exec \"$@\""
+    (cluster.folder / "own").mkdir(exist_ok=True)
+    environment = {"TMPDIR": cluster.folder / "own"}
+    words = [arguments.tributary.resolve(), "run", "--", *launcher(3, "others"), *program]
+    words = cluster.words(environment, "unshare", "-m", "sh", "-c", own, "sh", *words)
+    code, text = bounded(words, arguments.timeout)
+    if code != 0 or " 0 failed" not in text:
+        raise Failure(f"exit code {code}\n{text}")
+    told = [line for line in text.splitlines() if line.startswith("tributary: ") and " in_host, " in line]
+    if len(told) != 1 or " 0 direct" in told[0] or "its report is above" not in text:
+        raise Failure(f"no report: {text}")
+    return told[0].removeprefix("tributary: ")
+
+
+def check_killed(cluster, launcher, mpi, arguments):
+    """The launcher is killed in the middle of the job's operations, or Slurm's job is cancelled."""
+    program = soak_of(mpi, arguments)
+    before = sockets(cluster.lab.name, arguments)
+    ends = cluster.folder / "ends"
+    ends.unlink(missing_ok=True)
+    words = job_words(cluster, launcher, len(HOSTS), "hosts", None,
+                      [program, "--seconds", 600, "--depth", 2, "--ends", ends], {}, arguments)
+    said = (cluster.folder / "said").open("w+", encoding="utf-8")
+    job = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
+    try:
+        if not eventually(lambda: ends.exists() and ends.stat().st_size > 0, 60):
+            raise Failure("no operation ran")
+        running = processes_of(cluster, program)
+        if len(running) < len(HOSTS):
+            raise Failure(f"{len(running)} processes run")
+        if not cluster.says("", "scancel", "--user=root"):
+            raise Failure("scancel failed")
+        for pid in launchers_of(cluster):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if not eventually(lambda: not processes_of(cluster, program), 60):
+            raise Failure(f"processes stay: {processes_of(cluster, program)}")
+        job.wait(timeout=60)
+        if not eventually(lambda: sockets(cluster.lab.name, arguments) <= before, 60):
+            raise Failure(f"sockets stay: {sockets(cluster.lab.name, arguments) - before}")
+    except (Failure, subprocess.TimeoutExpired) as failure:
+        said.seek(0)
+        raise Failure(f"{failure}\n{said.read()}") from failure
+    finally:
+        for pid in processes_of(cluster, program):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        job.kill()
+        job.wait()
+        said.close()
+    return f"{len(running)} processes and all sockets are gone"
+
+
+def soak_of(mpi, arguments):
+    return soak.compile_program(types.SimpleNamespace(mpi=mpi, build=arguments.build, venvs=arguments.venvs))
+
+
+def processes_that(is_meant):
+    """The processes whose folder in /proc says so; those that end meanwhile do not count."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if is_meant(folder):
+                found.append(int(folder.name))
+    return found
+
+
+def processes_of(cluster, program):
+    """The ranks of this cluster's job: they run the program, and its command names a file of the cluster's."""
+    named = os.fsencode(cluster.folder / "ends")
+    return processes_that(lambda it: os.readlink(it / "exe") == str(program) and named in (it / "cmdline").read_bytes())
+
+
+def launchers_of(cluster):
+    """The processes of launchers that were started on this cluster, as their environment says."""
+    named = os.fsencode(f"SLURM_CONF={cluster.slurm_conf}")
+    return processes_that(lambda it: (it / "comm").read_text().strip() in LAUNCHERS and
+                          named in (it / "environ").read_bytes().split(b"\0"))
+
+
+def debian_program(arguments):
+    """The program of checked collectives, compiled for Debian's Open MPI."""
+    bin_folder = arguments.build / "debian-openmpi/bin"
+    bin_folder.mkdir(parents=True, exist_ok=True)
+    link = bin_folder / "mpicc"
+    link.unlink(missing_ok=True)
+    link.symlink_to("/usr/bin/mpicc.openmpi")
+    there = types.SimpleNamespace(build=arguments.build, venvs=arguments.build)
+    return compile_program("collectives", "debian-openmpi", there)[0]
+
+
+def main():
+    # SIGTERM takes the lab down too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    arguments = parse_arguments()
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if missing or os.geteuid() != 0:
+        why = f"{', '.join(missing)} not found (make launchers-tools)" if missing else "sshd and slurmd need root"
+        print(f"NOT RUN: {why}", file=sys.stderr)
+        return 1 if os.environ.get("CI") == "true" else 0
+    programs = {mpi: [compile_program("collectives", mpi, arguments)[0], "--sample", SAMPLE] for mpi in ("openmpi", "mpich")}
+    if DEBIAN_OPENMPI.exists():
+        programs["debian-openmpi"] = [debian_program(arguments), "--sample", SAMPLE]
+    tests = Tests(arguments)
+    with Lab(arguments.tributary, f"launch-{os.getpid()}", "--hosts", len(HOSTS), "--hosts-per-leaf", len(HOSTS)) as lab, \
+            tempfile.TemporaryDirectory(prefix="tributary-launchers-") as temporary:
+        cluster = Cluster(lab, pathlib.Path(temporary))
+        try:
+            cluster.start()
+            by_ssh, by_slurm = launchers(cluster, arguments)
+            for title, (mpi, launcher) in {**by_ssh, **by_slurm}.items():
+                for with_manager in (False, True):
+                    what = "with a manager" if with_manager else "nothing deployed"
+                    tests.run(f"{title:21} {what:16}", lambda _, it=(launcher, programs[mpi], with_manager):
+                              check_job(cluster, *it, arguments), lab.name)
+            for title, (mpi, launcher) in by_ssh.items():
+                tests.run(f"{title:21} from elsewhere  ", lambda _, it=(launcher, programs[mpi]):
+                          check_from_elsewhere(cluster, *it, arguments), lab.name)
+            for title, (mpi, launcher) in {**by_ssh, **by_slurm}.items():
+                if mpi in ("openmpi", "mpich"):
+                    tests.run(f"{title:21} killed          ", lambda _, it=(launcher, mpi):
+                              check_killed(cluster, *it, arguments), lab.name)
+        finally:
+            cluster.stop()
+    print(f"{tests.failed} failed")
+    return 1 if tests.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
