@@ -17,11 +17,25 @@ use system::{Seen, System};
 
 #[cfg(not(feature = "planted-bugs"))]
 fn check(bounds: Bounds) -> (usize, Seen) {
+    check_from(System::new(bounds), bounds)
+}
+
+#[cfg(not(feature = "planted-bugs"))]
+fn check_from(system: System, bounds: Bounds) -> (usize, Seen) {
     let mut seen = Seen::default();
-    match explore(System::new(bounds), &mut seen) {
+    match explore(system, &mut seen) {
         Ok(states) => (states, seen),
         Err(story) => panic!("{bounds:?}\n{story}"),
     }
+}
+
+#[cfg(not(feature = "planted-bugs"))]
+#[test]
+fn no_order_of_events_does_in_a_group_that_begins_without_a_tree() {
+    let bounds = Bounds::SHORT;
+    let (states, seen) = check_from(System::without_tree(bounds), bounds);
+    println!("{states} states, {seen:?}");
+    seen.assert_way_back();
 }
 
 #[cfg(not(feature = "planted-bugs"))]

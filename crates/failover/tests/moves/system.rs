@@ -26,7 +26,7 @@ pub(super) struct Bounds {
     deaths: u8,
     /// Links between a member and its aggregator that are cut.
     cuts: u8,
-    /// Trees that are granted, the first included.
+    /// Trees that are granted, the first included where there is one at the beginning.
     trees: usize,
     receivers: To,
 }
@@ -145,6 +145,11 @@ impl Bounds {
 
 impl Seen {
     #[cfg(not(feature = "planted-bugs"))]
+    pub(super) fn assert_way_back(&self) {
+        assert!(self.way_back > 0 && self.lost_when_entered > 0, "{self:?}");
+    }
+
+    #[cfg(not(feature = "planted-bugs"))]
     pub(super) fn assert_all(&self) {
         let Self {
             supplied,
@@ -222,20 +227,30 @@ fn tail() -> std::ops::Range<u32> {
 
 impl System {
     pub(super) fn new(bounds: Bounds) -> Self {
+        Self::begun(bounds, Course::InTree(0), vec![Tree::new(0)])
+    }
+
+    /// A group that was set up when there was no tree.
+    pub(super) fn without_tree(bounds: Bounds) -> Self {
+        let course = Course::OverLinks { boundaries: Boundaries::new(0), entering: None };
+        Self::begun(bounds, course, Vec::new())
+    }
+
+    fn begun(bounds: Bounds, course: Course, trees: Vec<Tree>) -> Self {
         let member = Member {
             completed: 0,
             is_started: false,
             sent: 0,
             has: [None; SEGMENTS],
             kept: None,
-            course: Course::InTree(0),
+            course,
             losses: 0,
         };
         Self {
             bounds,
             members: std::array::from_fn(|_| member.clone()),
             links: Links::default(),
-            trees: vec![Tree::new(0)],
+            trees,
             is_up: [true; NODES],
             deaths: 0,
             cuts: 0,
