@@ -231,6 +231,7 @@ impl System {
     }
 
     /// A group that was set up when there was no tree.
+    #[cfg(not(feature = "planted-bugs"))]
     pub(super) fn without_tree(bounds: Bounds) -> Self {
         let course = Course::OverLinks { boundaries: Boundaries::new(0), entering: None };
         Self::begun(bounds, course, Vec::new())
