@@ -82,17 +82,17 @@ impl Admission {
     }
 }
 
-/// What joins hosts where the manager has not admitted the job.
+/// What joins the hosts of the job.
 #[derive(Clone, Copy, Serialize, Deserialize)]
-enum OtherJoint {
-    /// Nothing: a manager alone may, or the job is admitted.
-    None,
+enum HostsJoinedBy {
+    /// The manager; nothing as long as it has not admitted the job.
+    Manager,
     /// The job itself.
     Job,
     /// The underlying MPI, which has an RDMA network.
     Mpi,
-    /// Nothing at all may.
-    Off,
+    /// Nothing may.
+    Nothing,
 }
 
 impl Drop for Context {
@@ -342,23 +342,23 @@ fn open_job(
             Some(Err(error)) if error.may_pass() => Admission::Awaited(error.to_string()),
             Some(Err(error)) => Admission::Refused(error.to_string()),
         };
-        let other = match (&admission, settings.fabric) {
-            (_, FabricChoice::Off) => OtherJoint::Off,
-            (Admission::Admitted(_), _) | (_, FabricChoice::Manager) => OtherJoint::None,
+        let joined_by = match (&admission, settings.fabric) {
+            (_, FabricChoice::Off) => HostsJoinedBy::Nothing,
+            (Admission::Admitted(_), _) | (_, FabricChoice::Manager) => HostsJoinedBy::Manager,
             // A user who names a manager wants more than the MPI.
             (Admission::NoManager, FabricChoice::Auto) if mpi_may_be_faster(world) => {
-                OtherJoint::Mpi
+                HostsJoinedBy::Mpi
             }
-            (_, FabricChoice::Auto | FabricChoice::Job) => OtherJoint::Job,
+            (_, FabricChoice::Auto | FabricChoice::Job) => HostsJoinedBy::Job,
         };
-        told = Some((admission, other, Shared::of(settings)));
+        told = Some((admission, joined_by, Shared::of(settings)));
     }
     let text = serde_json::to_string(&told).expect("an admission is plain data");
     let text = broadcast_text(world, 0, &text)?;
     let damaged = || BootstrapError("the job's admission arrived damaged".to_owned());
-    let told: Option<(Admission, OtherJoint, Shared)> =
+    let told: Option<(Admission, HostsJoinedBy, Shared)> =
         serde_json::from_str(&text).map_err(|_| damaged())?;
-    let (admission, other, shared) = told.ok_or_else(damaged)?;
+    let (admission, joined_by, shared) = told.ok_or_else(damaged)?;
     let without_manager = admission.problem().map(str::to_owned);
     let may_admit = matches!(admission, Admission::Admitted(_) | Admission::Awaited(_));
     let address = shared.manager.as_deref().filter(|_| may_admit);
@@ -377,11 +377,11 @@ fn open_job(
         Admission::Awaited(_) => true,
         Admission::NoManager | Admission::Refused(_) => false,
     };
-    let fabric = match other {
-        OtherJoint::None => Some(FabricChoice::Manager),
-        OtherJoint::Job => Some(FabricChoice::Job),
-        OtherJoint::Mpi => None,
-        OtherJoint::Off => Some(FabricChoice::Off),
+    let fabric = match joined_by {
+        HostsJoinedBy::Manager => Some(FabricChoice::Manager),
+        HostsJoinedBy::Job => Some(FabricChoice::Job),
+        HostsJoinedBy::Mpi => None,
+        HostsJoinedBy::Nothing => Some(FabricChoice::Off),
     };
     let Shared { manager, interface, ports, requirement, .. } = shared;
     let requirement = Requirement::parse(&requirement).ok_or_else(damaged)?;
