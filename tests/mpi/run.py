@@ -101,6 +101,7 @@ PROGRAMS = (
     Program("persistent", ((2, 1, ()), (4, 1, ()), (9, 1, ()), (2, 2, ()), (4, 2, ()))),
     Program("bcast_types"),
     Program("passing"),
+    Program("others", ((2, 1, ()), (4, 1, ()), (4, 2, ())), settings=(("TRIBUTARY_TIMES", "on"),)),
     Program("errors"),
     Program("lifecycle"),
     Program("threads"),
@@ -218,7 +219,8 @@ def compile_programs(programs, mpicc, folder):
 def read_counts(path, output):
     try:
         report = json.loads(path.read_text())
-        return {key: int(report[key]) for key in COUNTS} | {"reasons": report["reasons"]}
+        further = {"reasons": report["reasons"], "others": report.get("others", {})}
+        return {key: int(report[key]) for key in COUNTS} | further
     except FileNotFoundError:
         raise Failure("no report was written", output) from None
     except (ValueError, KeyError, TypeError) as error:
@@ -239,6 +241,13 @@ def check_counts(program, ranks, hosts, counts, output):
     if told is not None and int(told[1]) != counts["passed_through"]:
         raise Failure(f"{counts['passed_through']} calls went to the MPI instead of {told[1]}: "
                       f"{', '.join(counts['reasons'])}", output)
+    # Of every collective that is always the MPI's, the calls at all ranks.
+    told = {name: int(calls) for name, calls in re.findall(r"^others (\w+) (\d+)$", output, re.MULTILINE)}
+    counted = {name: other["calls"] for name, other in counts["others"].items()}
+    if told and told != counted:
+        raise Failure(f"the report counts {counted} instead of {told}", output)
+    if told and not all(other["total_ns"] > 0 for other in counts["others"].values()):
+        raise Failure(f"the report has no times: {counts['others']}", output)
     if program.reason and list(counts["reasons"]) != [program.reason]:
         raise Failure(f"passed through for {', '.join(counts['reasons'])}", output)
     if program.passes_none and counts["passed_through"] != 0:

@@ -20,6 +20,10 @@
     X(MPI, Iallreduce, 7) X(MPI, Ireduce, 8) X(MPI, Ibcast, 6) X(MPI, Ibarrier, 2)                 \
     X(MPI, Ireduce_scatter, 7) X(MPI, Ireduce_scatter_block, 7) X(MPI, Iallgather, 8)              \
     X(MPI, Iallgatherv, 9) X(MPI, Iscan, 7) X(MPI, Iexscan, 7)                                     \
+    X(MPI, Alltoall, 7) X(MPI, Alltoallv, 9) X(MPI, Alltoallw, 9) X(MPI, Gather, 8)                \
+    X(MPI, Gatherv, 9) X(MPI, Scatter, 8) X(MPI, Scatterv, 9)                                      \
+    X(MPI, Ialltoall, 8) X(MPI, Ialltoallv, 10) X(MPI, Ialltoallw, 10) X(MPI, Igather, 9)          \
+    X(MPI, Igatherv, 10) X(MPI, Iscatter, 9) X(MPI, Iscatterv, 10)                                 \
     X(MPI, Allreduce_c, 6) X(MPI, Reduce_c, 7) X(MPI, Bcast_c, 5)                                  \
     X(MPI, Reduce_scatter_c, 6) X(MPI, Reduce_scatter_block_c, 6) X(MPI, Allgather_c, 7)           \
     X(MPI, Allgatherv_c, 8) X(MPI, Scan_c, 6) X(MPI, Exscan_c, 6)                                  \

@@ -68,6 +68,15 @@
 #define TRIBUTARY_EXSCAN 7
 #define TRIBUTARY_COLLECTIVES 8
 
+/* Collectives that are always the underlying MPI's. */
+#define TRIBUTARY_ALLTOALL 0
+#define TRIBUTARY_ALLTOALLV 1
+#define TRIBUTARY_ALLTOALLW 2
+#define TRIBUTARY_GATHER 3
+#define TRIBUTARY_GATHERV 4
+#define TRIBUTARY_SCATTER 5
+#define TRIBUTARY_SCATTERV 6
+
 /* Why an operation went to the underlying MPI. */
 #define TRIBUTARY_PASS_USER_OPERATOR 0     /* an operator made by MPI_Op_create, or an RMA one */
 #define TRIBUTARY_PASS_DATATYPE 1          /* derived, or one no aggregation node knows */
@@ -362,6 +371,9 @@ void tributary_count_time(const tributary_communicator *communicator,
 
 /* Adds the time of an operation in the underlying MPI, to which this rank has contributed `len_bytes`. */
 void tributary_count_time_passed(uint32_t collective, uint64_t len_bytes, uint64_t duration_ns);
+
+/* Counts one of the collectives that are always the underlying MPI's, and its time, which is 0 if nobody measures it. */
+void tributary_count_other(uint32_t collective, uint64_t duration_ns);
 
 /* Counts an operation that is not measured: a nonblocking one. */
 void tributary_count_not_measured(uint32_t collective);

@@ -11,10 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+bool report_counts_others;
+
 bool report_is_wanted(void) {
     /* Rank 0's environment decides: launchers may give another one to other hosts. */
     int wanted[3] = {tributary_report_wanted(), tributary_times_wanted(), tributary_trace_wanted()};
     underlying.Bcast(wanted, 3, MPI_INT, 0, shim_world);
+    report_counts_others = wanted[0] != 0;
     if (wanted[2] != 0 || (wanted[0] != 0 && wanted[1] != 0)) {
         timing_begin();
     }

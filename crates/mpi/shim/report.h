@@ -13,6 +13,9 @@
  */
 bool report_is_wanted(void);
 
+/* Whether collectives are counted that stay with the underlying MPI. Written before shim_is_on, once, at the end of MPI_Init. */
+extern bool report_counts_others __attribute__((visibility("hidden")));
+
 /* Collective over `comm`: the world, or the ranks that are left. Its rank 0 writes the report. */
 void report_collect(MPI_Comm comm);
 

@@ -45,6 +45,8 @@
     X(Comm_call_errhandler) X(Comm_get_errhandler) X(Comm_set_errhandler) X(Errhandler_free)       \
     X(Add_error_class) X(Add_error_code) X(Add_error_string)                                       \
     X(Allgather) X(Allgatherv) X(Gather) X(Gatherv) X(Iprobe)                                      \
+    X(Alltoall) X(Alltoallv) X(Alltoallw) X(Scatter) X(Scatterv) X(Igather) X(Igatherv)            \
+    X(Ialltoall) X(Ialltoallv) X(Ialltoallw) X(Iscatter) X(Iscatterv)                              \
     X(Type_get_envelope) X(Type_get_contents)                                                      \
     X(Type_size) X(Type_get_extent) X(Type_dup) X(Type_free) X(Type_create_hindexed)               \
     X(Type_commit) X(Pack) X(Unpack)                                                               \

@@ -11,6 +11,7 @@ mod done;
 mod fast_path;
 mod message;
 mod names;
+mod others;
 mod prepared;
 mod process;
 mod publish;

@@ -12,6 +12,7 @@ use tributary_client::{
 };
 
 use crate::message;
+use crate::others;
 
 /// `tributary_bootstrap`.
 #[repr(C)]
@@ -223,6 +224,7 @@ fn tell_of_links(context: &Context) {
 #[unsafe(no_mangle)]
 pub extern "C" fn tributary_close() {
     TAKE_TURNS.store(false, Ordering::Relaxed);
+    others::forget_others();
     *COUNTERS.lock().unwrap_or_else(PoisonError::into_inner) = None;
     *CONTEXT.lock().unwrap_or_else(PoisonError::into_inner) = Err(NoContext::NotOpened);
 }

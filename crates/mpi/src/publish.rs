@@ -8,6 +8,7 @@ use tributary_client::knobs;
 use tributary_client::report::{Report, WriteError, add_to_file};
 
 use crate::message;
+use crate::others;
 use crate::process::counters;
 use crate::texts::{give_away, knob, slices_of};
 use crate::times;
@@ -33,7 +34,8 @@ pub extern "C" fn tributary_report_wanted() -> c_int {
 /// `len_bytes` is valid for writing during this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_report(len_bytes: *mut usize) -> *mut c_char {
-    let report = Report { times: times::read_times(), ..counters().report() };
+    let report =
+        Report { times: times::read_times(), others: others::read_others(), ..counters().report() };
     let text = serde_json::to_vec(&report).expect("a report is plain data");
     // SAFETY: `len_bytes` is valid during this call: the header's rule on pointers.
     unsafe { give_away(text, len_bytes) }

@@ -50,9 +50,21 @@ pub struct Report {
     pub reasons: BTreeMap<String, u64>,
     /// Each communicator; those with equal labels, ranks and hosts together.
     pub communicators: Vec<CommunicatorReport>,
+    /// Collectives that the library never takes, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub others: BTreeMap<String, OtherCalls>,
     /// Time inside collectives, if it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<Times>,
+}
+
+/// Calls of a collective that the library never takes, summed over all ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtherCalls {
+    /// Calls, blocking or not.
+    pub calls: u64,
+    /// Time inside the blocking ones, in nanoseconds; 0 if it was not measured.
+    pub total_ns: u64,
 }
 
 /// One communicator's part of a report.
@@ -131,6 +143,9 @@ pub struct Counts {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reasons: BTreeMap<String, u64>,
 }
+
+/// The width of a text for people.
+const COLUMNS: usize = 80;
 
 /// Whether a count is not worth a line.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -214,11 +229,40 @@ impl fmt::Display for Report {
         for (reason, count) in &self.reasons {
             writeln!(f, "  passed through {count}: {}", printable(reason))?;
         }
+        if let Some(line) = self.describe_others() {
+            writeln!(f, "{line}")?;
+        }
         self.times.as_ref().map_or(Ok(()), |times| times.fmt(f))
     }
 }
 
 impl Report {
+    /// Which collectives the program called that the library never takes, in lines of 80 columns; none if it called none.
+    #[must_use]
+    pub fn describe_others(&self) -> Option<String> {
+        let described = self.others.iter().map(|(name, OtherCalls { calls, total_ns })| {
+            let name = printable(name);
+            match total_ns {
+                0 => format!("{calls} {name}"),
+                _ => format!("{calls} {name} ({:.1} ms)", *total_ns as f64 / 1e6),
+            }
+        });
+        let mut lines = vec!["always the MPI's, calls at all ranks:".to_owned()];
+        for words in described {
+            let last = lines.last_mut().expect("there is the first");
+            // The comma behind it, too.
+            if last.len() + words.len() + 2 <= COLUMNS {
+                last.push(' ');
+                last.push_str(&words);
+            } else {
+                lines.push(format!("  {words}"));
+            }
+            lines.last_mut().expect("as above").push(',');
+        }
+        let text = lines.join("\n");
+        text.strip_suffix(',').map(str::to_owned)
+    }
+
     /// Adds one communicator's counts; one on which nothing ran leaves no trace.
     pub fn add(&mut self, communicator: &CommunicatorReport) {
         if communicator.collectives.is_empty() {
@@ -260,6 +304,11 @@ impl Report {
         self.jobs += other.jobs;
         for communicator in &other.communicators {
             self.add(communicator);
+        }
+        for (name, OtherCalls { calls, total_ns }) in &other.others {
+            let known = self.others.entry(name.clone()).or_default();
+            known.calls += calls;
+            known.total_ns += total_ns;
         }
         if let Some(times) = &other.times {
             self.times.get_or_insert_default().merge(times);

@@ -33,6 +33,10 @@ pub(super) fn text(report: &Report) -> String {
         text.push('\n');
         text.push_str(&tables::text(&table));
     }
+    if let Some(line) = report.describe_others() {
+        text.push('\n');
+        text.push_str(&line);
+    }
     text
 }
 
@@ -69,7 +73,7 @@ fn row(communicator: &CommunicatorReport, kind: CollectiveKind, counts: &Counts)
 
 #[cfg(test)]
 mod tests {
-    use tributary_client::report::Failovers;
+    use tributary_client::report::{Failovers, OtherCalls};
 
     use super::*;
 
@@ -97,7 +101,11 @@ mod tests {
         };
         let mut report = Report::default();
         report.add(&communicator);
+        report.others.insert("alltoall".into(), OtherCalls { calls: 8, total_ns: 1_500_000 });
+        report.others.insert("gather".into(), OtherCalls { calls: 4, total_ns: 0 });
         let text = text(&report);
+        let others = "always the MPI's, calls at all ranks: 8 alltoall (1.5 ms), 4 gather";
+        assert_eq!(text.lines().last(), Some(others));
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "tributary: 1 in_host, 20 in_tree, 6 direct, 3 passed_through");
         let words: Vec<&str> = lines[2].split_whitespace().collect();
