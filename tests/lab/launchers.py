@@ -27,6 +27,10 @@ from test import Failure, Tests, bounded, compile_program, parse_arguments, worl
 HOSTS = ("h0", "h1", "h2", "h3")
 SAMPLE = "256"
 TOOLS = ("sshd", "ssh-keygen", "slurmctld", "slurmd", "srun")
+# Debian has daemons where a user's shell does not look.
+TOOLS_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+# Where sshd separates privileges; it can't be told another place.
+SSHD_FOLDER = pathlib.Path("/run/sshd")
 # What a user's shell has, and no more.
 CLEAN = {"HOME": "/root", "USER": "root", "PATH": "/usr/local/bin:/usr/bin:/bin"}
 # Open MPI does not start as root unless it is told twice; its two launchers have names of their own for that.
@@ -77,11 +81,16 @@ PartitionName=all Nodes=ALL Default=YES OverSubscribe=YES State=UP MaxTime=INFIN
 CGROUP = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n"
 
 
+def find(tool):
+    return shutil.which(tool, path=TOOLS_PATH)
+
+
 class Cluster:
     """The daemons of launchers on the hosts of a lab, and commands that a user gives on its first host."""
 
     def __init__(self, lab, folder):
         self.lab, self.folder, self.daemons = lab, folder, []
+        self.has_made_folder = False
         self.slurm_conf, self.agent = folder / "slurm.conf", folder / "ssh"
         for key in ("host_key", "user_key"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True)
@@ -96,14 +105,15 @@ class Cluster:
             (folder / name).write_text("".join(f"{host}\n" for host in hosts), encoding="utf-8")
 
     def start(self):
-        # Where sshd separates privileges.
-        pathlib.Path("/run/sshd").mkdir(exist_ok=True)
-        self.daemon(HOSTS[0], "slurmctld", "-D", "-i", "-f", self.slurm_conf)
+        if not SSHD_FOLDER.exists():
+            SSHD_FOLDER.mkdir(mode=0o755)
+            self.has_made_folder = True
+        self.daemon(HOSTS[0], find("slurmctld"), "-D", "-i", "-f", self.slurm_conf)
         for host in HOSTS:
             (self.folder / f"spool-{host}").mkdir()
             (self.folder / f"tmp-{host}").mkdir()
-            self.daemon(host, shutil.which("sshd"), "-D", "-f", self.folder / "sshd.conf")
-            self.daemon(host, "slurmd", "-D", "-N", host, "-f", self.slurm_conf)
+            self.daemon(host, find("sshd"), "-D", "-f", self.folder / "sshd.conf")
+            self.daemon(host, find("slurmd"), "-D", "-N", host, "-f", self.slurm_conf)
         is_ready = lambda: self.says(f"{len(HOSTS)} idle", "sinfo", "-h", "-o", "%D %T") and all(
             self.says(host, self.agent, host, "hostname") for host in HOSTS)
         if not eventually(is_ready, 60):
@@ -119,6 +129,8 @@ class Cluster:
         for daemon in self.daemons:
             daemon.terminate()
             daemon.wait()
+        if self.has_made_folder:
+            SSHD_FOLDER.rmdir()
 
     def says(self, text, *words):
         code, said = bounded(self.words({}, *words), 20)
@@ -287,7 +299,7 @@ def main():
     # SIGTERM takes the lab down too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = parse_arguments()
-    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    missing = [tool for tool in TOOLS if find(tool) is None]
     if missing or os.geteuid() != 0:
         why = f"{', '.join(missing)} not found (make launchers-tools)" if missing else "sshd and slurmd need root"
         print(f"NOT RUN: {why}", file=sys.stderr)
