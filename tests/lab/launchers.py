@@ -126,8 +126,9 @@ class Cluster:
                                              stderr=subprocess.STDOUT))
 
     def stop(self):
+        # A slurmd that is asked to end waits for what is left of a job that was killed. The lab ends it with its host.
         for daemon in self.daemons:
-            daemon.terminate()
+            daemon.kill()
             daemon.wait()
         if self.has_made_folder:
             SSHD_FOLDER.rmdir()
@@ -308,8 +309,9 @@ def main():
     if DEBIAN_OPENMPI.exists():
         programs["debian-openmpi"] = [debian_program(arguments), "--sample", SAMPLE]
     tests = Tests(arguments)
-    with Lab(arguments.tributary, f"launch-{os.getpid()}", "--hosts", len(HOSTS), "--hosts-per-leaf", len(HOSTS)) as lab, \
-            tempfile.TemporaryDirectory(prefix="tributary-launchers-") as temporary:
+    # The lab ends first, and what its daemons write with it.
+    with tempfile.TemporaryDirectory(prefix="tributary-launchers-") as temporary, \
+            Lab(arguments.tributary, f"launch-{os.getpid()}", "--hosts", len(HOSTS), "--hosts-per-leaf", len(HOSTS)) as lab:
         cluster = Cluster(lab, pathlib.Path(temporary))
         try:
             cluster.start()
