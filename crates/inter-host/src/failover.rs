@@ -87,10 +87,13 @@ impl FailoverTree {
     /// A place in a tree whose loss ends the communicator.
     #[must_use]
     pub fn without_fallback(member: TreeMember) -> Self {
-        let state = State::InTree(Box::new(member));
+        Self::begun(State::InTree(Box::new(member)), None)
+    }
+
+    fn begun(state: State, fallback: Option<Fallback>) -> Self {
         Self {
             state,
-            fallback: None,
+            fallback,
             substitute: None,
             is_over: false,
             counters: None,
@@ -110,8 +113,8 @@ impl FailoverTree {
     ) -> Self {
         member.retain_results();
         links.stand_by();
-        let fallback = Some(Fallback { links, terms, request, alarm, lost: 0 });
-        Self { fallback, ..Self::without_fallback(member) }
+        let fallback = Fallback { links, terms, request, alarm, lost: 0 };
+        Self::begun(State::InTree(Box::new(member)), Some(fallback))
     }
 
     /// Links that carry all until there is a tree: as after the loss of one, `request` is asked for it. All leaders of a
@@ -124,15 +127,7 @@ impl FailoverTree {
         alarm: Arc<Alarm>,
     ) -> Self {
         let state = State::OverLinks(OverLinks::new(Rejoin::new(links.me(), &request)));
-        Self {
-            state,
-            fallback: Some(Fallback { links, terms, request, alarm, lost: 0 }),
-            substitute: None,
-            is_over: false,
-            counters: None,
-            is_lossy: false,
-            failed: None,
-        }
+        Self::begun(state, Some(Fallback { links, terms, request, alarm, lost: 0 }))
     }
 
     /// Whether links carry what the next operation is.
