@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import types
 
 import soak
 from kills import eventually
@@ -64,7 +63,7 @@ def job_words(mpi, name, report, program, arguments):
 @contextlib.contextmanager
 def soaking(mpi, name, environment, folder, arguments):
     """A job that checks its results in many rounds: its process, the file of its rounds, its report, and its text."""
-    program = soak.compile_program(types.SimpleNamespace(mpi=mpi, build=arguments.build, venvs=arguments.venvs))
+    program = soak.compile_for(mpi, arguments)
     ends, report = folder / "ends", folder / "report.json"
     words = job_words(mpi, name, report, [program, "--seconds", SECONDS, "--depth", 1, "--ends", ends], arguments)
     with (folder / "said").open("w+", encoding="utf-8") as said:

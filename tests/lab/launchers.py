@@ -221,7 +221,7 @@ def check_from_elsewhere(cluster, launcher, program, arguments):
 
 def check_killed(cluster, launcher, mpi, arguments):
     """The launcher is killed in the middle of the job's operations, or Slurm's job is cancelled."""
-    program = soak_of(mpi, arguments)
+    program = soak.compile_for(mpi, arguments)
     before = sockets(cluster.lab.name, arguments)
     ends = cluster.folder / "ends"
     ends.unlink(missing_ok=True)
@@ -256,10 +256,6 @@ def check_killed(cluster, launcher, mpi, arguments):
         job.wait()
         said.close()
     return f"{len(running)} processes and all sockets are gone"
-
-
-def soak_of(mpi, arguments):
-    return soak.compile_program(types.SimpleNamespace(mpi=mpi, build=arguments.build, venvs=arguments.venvs))
 
 
 def processes_that(is_meant):

@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import types
 
 import soak
 from kills import MARK, eventually, is_alive, name_of, processes_of
@@ -140,7 +139,7 @@ def network_of(pid):
 def check_killed(how, mpi, name, arguments):
     """The job is in the middle of its operations when something of it is killed."""
     job = f"{os.getpid()}-{mpi}-{how.replace(' ', '-')}"
-    program = soak.compile_program(types.SimpleNamespace(mpi=mpi, build=arguments.build, venvs=arguments.venvs))
+    program = soak.compile_for(mpi, arguments)
     before = sockets(name, arguments)
     network = bounded(on(name, VICTIMS_HOST, arguments, "readlink", "/proc/self/ns/net"), 60)[1].strip()
     with tempfile.TemporaryDirectory(prefix="tributary-lab-") as folder:

@@ -64,6 +64,11 @@ def compile_program(arguments):
     return program
 
 
+def compile_for(mpi, arguments):
+    """The program for an MPI, where the arguments say that things are."""
+    return compile_program(argparse.Namespace(mpi=mpi, build=arguments.build, venvs=arguments.venvs))
+
+
 def parse_arguments():
     parser = parser_of(__doc__.splitlines()[0])
     parser.add_argument("--mpi", choices=["openmpi", "mpich"], default="openmpi")
