@@ -13,6 +13,7 @@ extern crate alloc;
 
 mod member;
 mod operation;
+mod patience;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 

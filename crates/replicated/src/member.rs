@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::operation::{Members, Operation, Outcome, one};
+use crate::patience::Patience;
 use crate::{
     Call, Datagram, Failure, Landing, MEMBERS_MAX, Message, Output, Place, REPEATED_MAX_BYTES,
 };
@@ -14,8 +15,7 @@ pub struct Member {
     me: u8,
     members: u8,
     window: u64,
-    /// How long a contribution may be late before its sender is asked.
-    ask_after_ns: u64,
+    patience: Patience,
     /// By number modulo their count: those under way, and as many before them that others may ask about.
     operations: Vec<Operation>,
     /// The next to begin.
@@ -43,7 +43,8 @@ pub enum NotNow {
 }
 
 impl Member {
-    /// Member `me` of a group of `members`, with so many operations under way at once at most.
+    /// Member `me` of a group of `members`, with so many operations under way at once at most. It asks for a contribution that is
+    /// `ask_after_ns` late, or later where datagrams are found to take longer.
     ///
     /// # Panics
     /// If the group has fewer than two members or more than [`MEMBERS_MAX`], or there is no such member, or no window.
@@ -55,7 +56,7 @@ impl Member {
             me,
             members,
             window: u64::from(window),
-            ask_after_ns,
+            patience: Patience::new(ask_after_ns),
             operations: (0..places).map(|number| Operation::new(number, members)).collect(),
             next: 0,
             over: 0,
@@ -98,8 +99,8 @@ impl Member {
         let (me, place) = (self.me, self.place(number));
         let operation = &mut self.operations[place];
         operation.is_begun = true;
-        operation.ask_at_ns = now_ns + self.ask_after_ns;
-        operation.patience_ns = self.ask_after_ns;
+        operation.patience_ns = self.patience.ask_after_ns();
+        operation.ask_at_ns = now_ns + operation.patience_ns;
         operation.take(me, call);
         let owed = core::mem::take(&mut operation.owed);
         let previous = self.repeated(number);
@@ -146,6 +147,9 @@ impl Member {
         let Datagram { operation, call, previous } = *datagram;
         // The one before first: it may be what this member waits for.
         let before = previous.and_then(|call| self.take(from, operation.checked_sub(1)?, call));
+        if self.known_at(operation).is_some_and(|it| it.lacks_in_doubt(from)) {
+            self.patience.note_needless_question();
+        }
         let current = self.take(from, operation, call);
         // A later frame of the same sender: what it sent before is lost, or late.
         for number in self.over..operation.min(self.next) {
@@ -223,10 +227,11 @@ impl Member {
             let place = self.place(number);
             let operation = &mut self.operations[place];
             if operation.ask_at_ns <= now_ns {
-                let is_first = operation.patience_ns == self.ask_after_ns;
+                let is_first = !core::mem::replace(&mut operation.has_doubted, true);
                 operation.patience_ns = operation.patience_ns.saturating_mul(2);
                 operation.ask_at_ns = now_ns.saturating_add(operation.patience_ns);
                 if is_first {
+                    operation.asked_in_doubt = !operation.asked;
                     self.each(self.others(), |this, from| this.ask_if_lacking(number, from));
                 } else {
                     self.ask_for_sum(number);
@@ -374,6 +379,9 @@ impl Member {
 
     fn complete(&mut self, number: u64) {
         let place = self.place(number);
+        if !self.operations[place].has_doubted {
+            self.patience.note_quiet_operation();
+        }
         self.operations[place].end(Outcome::Completed);
         let owed = core::mem::take(&mut self.operations[place].owed_sum);
         self.outputs.push_back(Output::Completed { operation: number, place });
