@@ -15,6 +15,8 @@ pub enum Carrier {
 
 /// What datagrams cost beside [`Prices`]. Times in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct DatagramPrices {
     /// A core's time for each further copy that the same call sends.
     pub further_send_ns: f64,

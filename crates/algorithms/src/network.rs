@@ -24,6 +24,58 @@ pub enum Network {
     Cloud,
 }
 
+/// What an operation's parts cost on a network, whichever way it goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct NetworkPrices {
+    /// Messages over links.
+    pub links: Prices,
+    /// Datagrams among the members of replicated groups.
+    pub datagrams: DatagramPrices,
+    /// Aggregators that are processes.
+    pub aggregators: AggregatorPrices,
+}
+
+impl NetworkPrices {
+    /// All of them that are times.
+    #[must_use]
+    pub fn times(&self) -> [f64; 14] {
+        let Self { links, datagrams, aggregators } = self;
+        [
+            links.send_ns,
+            links.receive_ns,
+            links.copy_ns_per_byte,
+            links.reduce_ns_per_byte,
+            links.wire_ns,
+            links.link_ns_per_byte,
+            links.cold_ns_per_byte,
+            datagrams.further_send_ns,
+            datagrams.each_receive_ns,
+            aggregators.take_ns,
+            aggregators.take_ns_per_byte,
+            aggregators.reply_ns,
+            aggregators.reply_ns_per_byte,
+            aggregators.latency_ns,
+        ]
+    }
+
+    /// Whether packets and segments have bytes, and some segments are under way.
+    #[must_use]
+    pub fn has_packets(&self) -> bool {
+        let aggregators = &self.aggregators;
+        self.links.packet_max_bytes > 0
+            && aggregators.segment_max_bytes > 0
+            && aggregators.segments_in_flight > 0
+    }
+}
+
+impl From<Network> for NetworkPrices {
+    fn from(network: Network) -> Self {
+        Self { links: network.prices(), datagrams: DATAGRAMS, aggregators: AGGREGATOR_PROCESS }
+    }
+}
+
 impl Network {
     /// Every kind, with its name.
     pub const NAMED: &'static [(&'static str, Self)] = &[

@@ -185,6 +185,30 @@ impl Plan {
         self.group_sizes(level).max().expect("a level has a group")
     }
 
+    /// The first level whose groups differ in size, if there is one.
+    #[must_use]
+    pub fn uneven_level(&self) -> Option<usize> {
+        (0..self.levels()).find(|level| self.members_min(*level) != self.members_max(*level))
+    }
+
+    /// The hosts of each group that `host` belongs to, from the first level on, in child order: those at its own place in
+    /// the members of the group. None where groups of a level differ in size: hosts stand in for those that another lacks there.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    #[must_use]
+    pub fn groups_of(&self, host: u32) -> Option<Vec<Vec<u32>>> {
+        if self.uneven_level().is_some() {
+            return None;
+        }
+        let group = |level: usize| {
+            let Seat { first_member, members, position, .. } = self.seat(level, host);
+            let members = first_member..first_member + members;
+            members.map(|member| self.member(level, member).0 + position).collect()
+        };
+        Some((0..self.levels()).map(group).collect())
+    }
+
     /// How many members the smallest group of a level has: so many of each own a part of a vector that is divided.
     pub(crate) fn members_min(&self, level: usize) -> u32 {
         self.levels[level].members_min

@@ -126,6 +126,8 @@ impl Prices {
 
 /// What an aggregator takes for the messages of its children. Times in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct AggregatorPrices {
     /// To receive and combine a contribution.
     pub take_ns: f64,

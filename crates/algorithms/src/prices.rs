@@ -2,6 +2,8 @@
 
 /// What messages between hosts cost. Times in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Prices {
     /// A core's time to send a message.
     pub send_ns: f64,

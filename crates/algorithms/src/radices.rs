@@ -1,5 +1,7 @@
 //! How many blocks a group has, for each level of groups.
 
+use alloc::vec::Vec;
+
 use arrayvec::ArrayVec;
 
 /// Most levels: what pairs of the most hosts of a [plan](crate::plan::Plan) take.
@@ -51,6 +53,13 @@ impl Radices {
         choices.filter(move |radices| radices.iter().all(|radix| radix <= radix_max))
     }
 
+    /// Every choice whose groups are all full, with no radix above `radix_max` and the largest at the lowest level: for 12
+    /// ranks 12, 6x2, 4x3 and 3x2x2.
+    #[must_use]
+    pub fn divisions(ranks: u32, radix_max: u32) -> Vec<Self> {
+        factors(ranks, radix_max).iter().filter_map(|radices| Self::new(radices)).collect()
+    }
+
     /// The radices, the lowest level's first.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
         self.by_level.into_iter().take_while(|radix| *radix > 0).map(u32::from)
@@ -61,6 +70,19 @@ impl Radices {
     pub fn ranks_max(&self) -> u64 {
         self.iter().fold(1, |ranks: u64, radix| ranks.saturating_mul(radix.into()))
     }
+}
+
+/// Every list of factors from 2 to `factor_max`, the largest first, whose product is `number`.
+fn factors(number: u32, factor_max: u32) -> Vec<Vec<u32>> {
+    if number == 1 {
+        return Vec::from([Vec::new()]);
+    }
+    let first = (2..=factor_max.min(number)).rev().filter(|factor| number.is_multiple_of(*factor));
+    let with = |factor: u32| {
+        let rests = factors(number / factor, factor).into_iter();
+        rests.map(move |rest| core::iter::once(factor).chain(rest).collect())
+    };
+    first.flat_map(with).collect()
 }
 
 /// `4x4x3`.

@@ -1,5 +1,6 @@
 //! Predictions for a user's own cluster: latencies, and a ranking of designs.
 
+use tributary_algorithms::Radices;
 use tributary_charts::{Cell, Table};
 use tributary_sim::input::Refused;
 use tributary_sim::measure::{FullHosts, InterHost, Summary};
@@ -8,6 +9,9 @@ use tributary_sim::system::{SystemError, SystemPlan};
 use tributary_sim::world::SetupError;
 
 use crate::sweep::{Effort, FigureError, Progress, sweep};
+
+/// Most members of a replicated group, as in the product.
+const GROUP_MEMBERS_MAX: u32 = 16;
 
 /// Longest vector that is simulated.
 const SIZE_MAX_BYTES: usize = 1 << 30;
@@ -126,8 +130,7 @@ pub fn run(
     let columns =
         ["design", "size_bytes", "avg_us", "min_us", "q1_us", "q2_us", "q3_us", "max_us", "cause"];
     let mut table = Table::new(&columns);
-    let designs: Vec<Design> =
-        designs(preset, question.processes).into_iter().filter(is_plain).collect();
+    let designs: Vec<Design> = designs(preset, question)?.into_iter().filter(is_plain).collect();
     for Point { design, size_bytes, result } in simulate(preset, question, &designs, progress)? {
         let mut row = vec![Cell::Text(design), Cell::Whole(size_bytes as u64)];
         match result {
@@ -157,7 +160,7 @@ pub fn compare(
 ) -> Result<Table, FigureError> {
     let columns = ["size_bytes", "rank", "design", "avg_us", "times_the_best", "cause"];
     let mut table = Table::new(&columns);
-    let designs = designs(preset, question.processes);
+    let designs = designs(preset, question)?;
     let all = simulate(preset, question, &designs, progress)?;
     for &size in &question.sizes_bytes {
         // What cannot be comes last.
@@ -198,15 +201,7 @@ fn simulate(
     designs: &[Design],
     progress: &Progress,
 ) -> Result<Vec<Point>, FigureError> {
-    let with_nodes = SystemPlan::new(preset);
-    let (plan, no_tree) = match with_nodes {
-        Ok(plan) => (plan, None),
-        Err(fault) if is_about_nodes(&fault) => {
-            let alone = Preset { aggregation: None, ..preset.clone() };
-            (SystemPlan::new(&alone)?, Some(fault.to_string()))
-        }
-        Err(fault) => return Err(fault.into()),
-    };
+    let (plan, no_tree) = system(preset)?;
     let hosts = question.hosts_of(preset, &plan)?;
     let points: Vec<(&Design, usize)> = designs
         .iter()
@@ -214,8 +209,11 @@ fn simulate(
         .collect();
     sweep(&points, progress, |&(design, size_bytes)| {
         let is_tree = matches!(design.inter_host, InterHost::Tree { .. });
+        let is_too_long = matches!(design.inter_host, InterHost::Replicated { .. })
+            && preset.datagrams.as_ref().is_some_and(|it| size_bytes > it.segment_max.bytes());
         let result = match &no_tree {
             Some(cause) if is_tree => Err(cause.clone()),
+            _ if is_too_long => Err("longer than a datagram".to_owned()),
             _ => match design.simulate(preset, plan.clone(), hosts, question, size_bytes) {
                 Ok(summary) => Ok(summary),
                 Err(FigureError::System(fault)) if is_tree && is_about_nodes(&fault) => {
@@ -226,6 +224,18 @@ fn simulate(
         };
         Ok(Point { design: design.name.clone(), size_bytes, result })
     })
+}
+
+/// The system, and why it has no tree if it can have none.
+fn system(preset: &Preset) -> Result<(SystemPlan, Option<String>), FigureError> {
+    match SystemPlan::new(preset) {
+        Ok(plan) => Ok((plan, None)),
+        Err(fault) if is_about_nodes(&fault) => {
+            let alone = Preset { aggregation: None, ..preset.clone() };
+            Ok((SystemPlan::new(&alone)?, Some(fault.to_string())))
+        }
+        Err(fault) => Err(fault.into()),
+    }
 }
 
 /// Whether a system could be made without aggregation nodes. A defect of the simulation is not about them.
@@ -259,15 +269,16 @@ impl Design {
         };
         let carried = match self.inter_host {
             InterHost::Tree { .. } => self.carrier.of(preset),
-            InterHost::HostBased | InterHost::Dpml => None,
+            InterHost::HostBased | InterHost::Dpml | InterHost::Replicated { .. } => None,
         };
         let mut run = setting.set_up_as(carried.as_ref().unwrap_or(preset), plan)?;
         Ok(run.allreduce(size_bytes, question.effort.operations)?.summary())
     }
 }
 
-/// Every design for this number of processes per host.
-fn designs(preset: &Preset, processes: u32) -> Vec<Design> {
+/// Every design for this number of hosts and processes.
+fn designs(preset: &Preset, question: &Question) -> Result<Vec<Design>, FigureError> {
+    let processes = question.processes;
     let mut all = Vec::new();
     let leaders = [1, 2, 4, 8, 16].into_iter().filter(|&leaders| leaders <= processes);
     for leaders in leaders {
@@ -275,7 +286,15 @@ fn designs(preset: &Preset, processes: u32) -> Vec<Design> {
         let (inter_host, carrier) = (InterHost::HostBased, Carrier::default());
         all.push(Design { name, leaders, inter_host, carrier });
     }
-    let Some(nodes) = &preset.aggregation else { return all };
+    if preset.datagrams.is_some() {
+        let hosts = question.hosts_of(preset, &system(preset)?.0)?;
+        for radices in Radices::divisions(hosts, GROUP_MEMBERS_MAX) {
+            let name = format!("hosts alone, replicated groups of {radices}");
+            let (inter_host, carrier) = (InterHost::Replicated { radices }, Carrier::default());
+            all.push(Design { name, leaders: 1, inter_host, carrier });
+        }
+    }
+    let Some(nodes) = &preset.aggregation else { return Ok(all) };
     let sockets = preset.memory.sockets.count();
     for leaders in [1, sockets].into_iter().filter(|&leaders| leaders <= processes) {
         for multicast in [false, true] {
@@ -300,7 +319,7 @@ fn designs(preset: &Preset, processes: u32) -> Vec<Design> {
             }
         }
     }
-    all
+    Ok(all)
 }
 
 /// `1 leader`, `2 leaders`.

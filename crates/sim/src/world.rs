@@ -2,8 +2,8 @@
 //!
 //! Owns every machine of a simulated system, and the cost of its actions. The protocol itself is the
 //! real one: aggregation nodes are [`tributary_protocol::node::Node`]s, members are
-//! [`tributary_protocol::endpoint::Endpoint`]s, and messages follow
-//! [`tributary_algorithms::Schedule`]s. This module carries their frames over the [`Network`] and
+//! [`tributary_protocol::endpoint::Endpoint`]s, members of replicated groups are [`tributary_replicated::Member`]s, and
+//! messages follow [`tributary_algorithms::Schedule`]s. This module carries their frames over the [`Network`] and
 //! charges the time. Start at [`World::run`].
 
 mod aggregation;
@@ -28,6 +28,7 @@ mod outcome;
 mod packet;
 mod payload;
 mod rank;
+mod replicated;
 mod site;
 mod state;
 mod tasks;
@@ -54,6 +55,7 @@ use host::Adapter;
 use losses::{Arrival, Losses};
 use multicast::DatagramTerms;
 use packet::{Cargo, Packet, Packets};
+use replicated::Notices;
 use transfer::Transfers;
 
 impl<D: Data> World<D> {
@@ -80,6 +82,7 @@ impl<D: Data> World<D> {
             finished: Vec::new(),
             ranks: Vec::new(),
             transfers: Transfers::default(),
+            notices: Notices::default(),
             ranks_finished: Vec::new(),
             joined: 0,
             fault: None,
@@ -137,6 +140,10 @@ impl<D: Data> World<D> {
             Event::Enter(rank) => self.start_collective(rank),
             Event::Share(transfer) => self.receive_shared(transfer),
             Event::Resume(rank) => self.resume(rank),
+            Event::Contribute(rank, bytes) => self.contribute(rank, bytes),
+            Event::Notice(notice) => self.see_notice(notice),
+            Event::TakeNotices(rank) => self.take_notices(rank),
+            Event::GroupTimer(rank, level) => self.group_timer(rank, level),
         }
         match self.fault.take() {
             Some(fault) => Err(fault),
@@ -222,10 +229,13 @@ impl<D: Data> World<D> {
         match arrival {
             Arrival::Now => self.receive(packet),
             Arrival::At(at) => self.events.schedule(at, Event::ArriveLate(packet)),
-            Arrival::Never => {
-                let frame = packet.frame().expect("only frames travel in datagrams");
-                self.frames.take(frame);
-            }
+            Arrival::Never => match packet.cargo {
+                Cargo::Notice { notice, .. } => drop(self.notices.take(notice)),
+                _ => {
+                    let frame = packet.frame().expect("only frames and notices go in datagrams");
+                    self.frames.take(frame);
+                }
+            },
         }
     }
 
@@ -251,6 +261,7 @@ impl<D: Data> World<D> {
                 self.member_receives(seen_at, member, &frame, way);
             }
             Cargo::Message { transfer, kind } => self.message_receives(seen_at, transfer, kind),
+            Cargo::Notice { notice, .. } => self.notice_receives(seen_at, notice),
             Cargo::Copy { .. } => unreachable!("a multicast copy is replicated, not delivered"),
         }
     }

@@ -1,7 +1,12 @@
 //! Times of the product's tree that anybody can work out: on networks where only a few things take time.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use tributary_sim::measure::{FullHosts, InterHost, Samples, TreeBenchmark};
+use std::sync::Arc;
+
+use tributary_algorithms::Radices;
+use tributary_algorithms::plan::Plan;
+use tributary_sim::fabric::Vertex;
+use tributary_sim::measure::{FullHosts, HostRun, InterHost, Samples, TreeBenchmark};
 use tributary_sim::preset::{self, Preset};
 
 /// A link of 1 ns a byte and packets with 100 B of headers. Nothing else takes time, but for what `values` says. `further`
@@ -215,4 +220,57 @@ fn a_program_takes_the_segments_that_are_short_enough() {
     assert_times(&times_ns(&benchmark, &preset, 8), &[800.0, 850.0]);
     assert_times(&times_ns(&benchmark, &preset, 256), &[800.0, 850.0]);
     assert_times(&times_ns(&benchmark, &preset, 260), &[2_000.0, 2_500.0]);
+}
+
+/// Software that takes time for messages and datagrams alone.
+fn with_software(send_ns: f64, receive_ns: f64, further: &str) -> Preset {
+    let constant = |key: &str, value: f64, unit: &str| {
+        format!("{key} = {{ value = {value:?}, unit = \"{unit}\", source = \"a test\" }}\n")
+    };
+    let mut text = constant("software.send", send_ns, "ns");
+    text += &constant("software.receive", receive_ns, "ns");
+    text += &constant("software.call", 0.0, "ns");
+    text += &constant("software.eager_byte", 0.0, "ns/B");
+    text += &constant("software.reduce_byte", 0.0, "ns/B");
+    text += &constant("datagrams.further_send", 800.0, "ns");
+    text += &constant("datagrams.each_receive", 800.0, "ns");
+    bare(&[], &(text + further))
+}
+
+fn groups(preset: &Preset, radices: &[u32], seed: Option<u64>) -> HostRun {
+    let hosts: u32 = radices.iter().product();
+    let plan = Plan::even(hosts, Radices::new(radices).unwrap()).unwrap();
+    let places: Vec<Vertex> = (0..hosts).map(Vertex).collect();
+    HostRun::set_up_groups(preset, &places, &Arc::new(plan), seed).unwrap()
+}
+
+/// Three hosts send two copies of 8 B each, at 2,000 and 2,800 ns, and 108 ns are on the link. The first host has both
+/// when it has sent: a call of 1,200 ns takes them, 800 ns each. The second has one then, and the other in a second call. To the
+/// third both come last, at 2,908 and 3,016 ns, so it needs two calls, too.
+#[test]
+fn members_of_a_group_take_what_has_come_with_one_call() {
+    let preset = with_software(2000.0, 2000.0, "");
+    let samples = groups(&preset, &[3], None).allreduce(8, 1).unwrap();
+    assert_times(&sorted_ns(&samples), &[5_600.0, 6_800.0, 6_908.0]);
+}
+
+/// Two levels of two: each is a copy, its 108 ns on the link, and a call that takes one.
+#[test]
+fn levels_come_one_after_the_other() {
+    let preset = with_software(2000.0, 2000.0, "");
+    let samples = groups(&preset, &[2, 2], None).allreduce(8, 1).unwrap();
+    assert_times(&sorted_ns(&samples), &[8_216.0; 4]);
+}
+
+/// A datagram that is lost heals: by the next one, which repeats it, or by a question.
+#[test]
+fn lost_contributions_cost_time_alone() {
+    let lossy = "loss.share = { value = 0.05, unit = \"share\", source = \"a test\" }\n";
+    let preset = with_software(2000.0, 2000.0, lossy);
+    let mut run = groups(&preset, &[4, 2], Some(1));
+    let samples = run.allreduce(8, 500).unwrap();
+    assert_eq!(samples.times_us().len(), 500 * 8);
+    assert!(run.system().world.lost() > 100);
+    let slow = samples.times_us().iter().filter(|us| **us > 1_000.0).count();
+    assert!(slow > 0 && slow < 2_000, "{slow} of 4,000 members waited for a question");
 }

@@ -1,9 +1,6 @@
 //! The groups of one host, by level of a plan.
 
-use std::sync::Arc;
-
 use tributary_algorithms::plan::Plan;
-use tributary_algorithms::{Action, Collective, Division, Schedule};
 use tributary_replicated::MEMBERS_MAX;
 
 /// Why the hosts of a plan are no replicated groups. All hosts come to the same answer.
@@ -32,36 +29,26 @@ pub enum NoGroups {
     Alone,
 }
 
-/// The hosts of each group that `host` belongs to, from the first level on, in child order: those that its schedule
-/// exchanges with, and itself.
+/// The hosts of each group that `host` belongs to, from the first level on, in child order.
 pub(super) fn groups(plan: &Plan, host: u32) -> Result<Vec<Vec<u32>>, NoGroups> {
     if plan.levels() == 0 {
         return Err(NoGroups::Alone);
     }
-    for level in 0..plan.levels() {
-        let members = plan.members_max(level);
-        if plan.group_sizes(level).any(|size| size != members) {
-            return Err(NoGroups::Uneven { level });
-        }
-        if members > u32::from(MEMBERS_MAX) {
-            return Err(NoGroups::Members { level, members });
-        }
+    if let Some(level) = plan.uneven_level() {
+        return Err(NoGroups::Uneven { level });
     }
-    let plan = Arc::new(plan.clone());
-    let schedule = Schedule::over_levels(&plan, Division::Whole, Collective::Barrier, 0, host);
-    let mut groups = vec![vec![host]; plan.levels()];
-    for step in schedule.expect("a barrier goes over whole vectors") {
-        if let Action::Receive { from, .. } = step.action {
-            groups[step.round as usize].push(from);
-        }
+    let too_large = |level: &usize| plan.members_max(*level) > u32::from(MEMBERS_MAX);
+    if let Some(level) = (0..plan.levels()).find(too_large) {
+        return Err(NoGroups::Members { level, members: plan.members_max(level) });
     }
-    groups.iter_mut().for_each(|hosts| hosts.sort_unstable());
-    Ok(groups)
+    Ok(plan.groups_of(host).expect("the groups of each level are equal"))
 }
 
 #[cfg(test)]
 mod tests {
-    use tributary_algorithms::Radices;
+    use std::sync::Arc;
+
+    use tributary_algorithms::{Action, Collective, Division, Radices, Schedule};
 
     use super::*;
 
@@ -75,6 +62,23 @@ mod tests {
         assert_eq!(groups(&even(16, &[4, 4]), 6), Ok(vec![vec![4, 5, 6, 7], vec![2, 6, 10, 14]]));
         let levels = groups(&even(12, &[2, 3, 2]), 7).expect("even groups");
         assert_eq!(levels, [vec![6, 7], vec![7, 9, 11], vec![1, 7]]);
+    }
+
+    #[test]
+    fn they_are_those_that_its_schedule_exchanges_with() {
+        let plan = Arc::new(even(24, &[4, 3, 2]));
+        for host in 0..24 {
+            let schedule =
+                Schedule::over_levels(&plan, Division::Whole, Collective::Barrier, 0, host);
+            let mut exchanged = vec![vec![host]; plan.levels()];
+            for step in schedule.expect("a barrier goes over whole vectors") {
+                if let Action::Receive { from, .. } = step.action {
+                    exchanged[step.round as usize].push(from);
+                }
+            }
+            exchanged.iter_mut().for_each(|hosts| hosts.sort_unstable());
+            assert_eq!(groups(&plan, host), Ok(exchanged));
+        }
     }
 
     #[test]

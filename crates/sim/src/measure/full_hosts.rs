@@ -1,6 +1,9 @@
 //! Collectives on hosts with several processes: inside the host, between hosts, inside the host again.
 
-use tributary_algorithms::{Collective, CollectiveKind};
+use std::sync::Arc;
+
+use tributary_algorithms::plan::Plan;
+use tributary_algorithms::{Collective, CollectiveKind, Radices};
 
 use super::host_memory::HostMemory;
 use super::operation::{expect_all, sum_in_tree};
@@ -25,6 +28,12 @@ pub enum InterHost {
     /// By a host algorithm. A single leader gathers socket by socket, as MPI libraries do; several
     /// leaders divide the vector as in [`InterHost::Dpml`].
     HostBased,
+    /// By datagrams among the members of replicated groups, in levels of these radices. The single leader of a host gathers
+    /// as in [`InterHost::HostBased`].
+    Replicated {
+        /// They divide the hosts.
+        radices: Radices,
+    },
     /// By a host algorithm on parts of the vector (DPML): the leaders with the same number in their
     /// hosts form a team, and each team reduces its part. With one leader the part is the whole.
     Dpml,
@@ -111,7 +120,7 @@ impl FullHosts {
                 }
                 Leaders::Members(members)
             }
-            InterHost::HostBased | InterHost::Dpml => {
+            InterHost::HostBased | InterHost::Dpml | InterHost::Replicated { .. } => {
                 let team = |processes: &Vec<(ProcessId, Vertex)>, leader, world: &mut World<_>| {
                     let own = processes.iter().skip(leader).step_by(leaders as usize);
                     let own: Vec<_> = own.map(|(process, _)| *process).collect();
@@ -121,7 +130,14 @@ impl FullHosts {
                     let all = 0..leaders as usize;
                     all.map(|leader| team(processes, leader, &mut system.world)).collect()
                 });
-                Leaders::Teams(teams.collect())
+                let teams: Vec<Vec<Team>> = teams.collect();
+                if let InterHost::Replicated { radices } = self.inter_host {
+                    let plan =
+                        Plan::even(self.hosts, radices).expect("the radices divide the hosts");
+                    let plan = Arc::new(plan);
+                    teams.iter().for_each(|of_group| system.world.add_groups(&of_group[0], &plan));
+                }
+                Leaders::Teams(teams)
             }
         };
         let mut run = FullRun { setting, system, memory, preset: preset.clone(), leaders };
@@ -144,7 +160,9 @@ impl FullRun {
         for _ in 0..operations {
             let times = match self.setting.inter_host {
                 InterHost::Tree { .. } => self.by_blocks(bytes)?,
-                InterHost::HostBased | InterHost::Dpml => self.by_parts(bytes)?,
+                InterHost::HostBased | InterHost::Dpml | InterHost::Replicated { .. } => {
+                    self.by_parts(bytes)?
+                }
             };
             samples.add(&times);
         }
@@ -207,7 +225,7 @@ impl FullRun {
         let starts = self.starts();
         // A process alone on its host hands its vector over as it is.
         let is_gathered = self.setting.processes == 1
-            || (leaders == 1 && self.setting.inter_host == InterHost::HostBased);
+            || (leaders == 1 && self.setting.inter_host != InterHost::Dpml);
         let whole = 0..self.setting.processes;
         let ready: Vec<Picos> = starts
             .iter()
@@ -254,7 +272,12 @@ impl FullRun {
         let hosts = self.setting.hosts as usize;
         for (teams, ready) in teams.iter().zip(ready.chunks(hosts)) {
             for team in teams {
-                self.system.world.enter(team, &operation, ready)?;
+                match self.setting.inter_host {
+                    InterHost::Replicated { .. } => {
+                        self.system.world.enter_groups(team, part_bytes as u32, ready);
+                    }
+                    _ => self.system.world.enter(team, &operation, ready)?,
+                }
             }
         }
         self.system.world.run()?;

@@ -1,5 +1,8 @@
 //! Benchmarks of host-based collectives.
 
+use std::sync::Arc;
+
+use tributary_algorithms::plan::Plan;
 use tributary_algorithms::{Algorithm, Collective};
 
 use super::Samples;
@@ -14,7 +17,16 @@ use crate::world::{HostCollective, NoPayload, RankId, RunError, Team};
 pub struct HostRun {
     system: System<NoPayload>,
     team: Team,
-    algorithm: Algorithm,
+    exchange: Exchange,
+}
+
+/// How the processes meet.
+#[derive(Clone, Copy, Debug)]
+enum Exchange {
+    /// By messages over links.
+    Messages(Algorithm),
+    /// By datagrams among the members of replicated groups.
+    Groups,
 }
 
 impl HostRun {
@@ -28,13 +40,27 @@ impl HostRun {
         algorithm: Algorithm,
         seed: Option<u64>,
     ) -> Result<Self, SystemError> {
-        let mut system = System::new(preset, seed.unwrap_or(0), None)?;
-        if seed.is_none() {
-            system.world.disable_noise();
-        }
-        let processes: Vec<_> = hosts.iter().map(|&host| system.world.add_process(host)).collect();
-        let team = system.world.add_team(&processes);
-        Ok(Self { system, team, algorithm })
+        let (system, team) = set_up_team(preset, hosts, seed)?;
+        Ok(Self { system, team, exchange: Exchange::Messages(algorithm) })
+    }
+
+    /// Sets a team up whose processes are members of replicated groups, in the levels of a plan whose groups are equal. They
+    /// allreduce vectors of one datagram.
+    ///
+    /// # Errors
+    /// [`SystemError`].
+    ///
+    /// # Panics
+    /// If the plan is not of as many hosts, or its groups are not equal.
+    pub fn set_up_groups(
+        preset: &Preset,
+        hosts: &[Vertex],
+        plan: &Arc<Plan>,
+        seed: Option<u64>,
+    ) -> Result<Self, SystemError> {
+        let (mut system, team) = set_up_team(preset, hosts, seed)?;
+        system.world.add_groups(&team, plan);
+        Ok(Self { system, team, exchange: Exchange::Groups })
     }
 
     /// Runs `operations` allreduces of `bytes` bytes of 32-bit elements; every process's time
@@ -72,16 +98,21 @@ impl HostRun {
         collective: Collective,
         bytes: usize,
     ) -> Result<Vec<(RankId, f64)>, RunError> {
-        let operation = HostCollective {
-            algorithm: self.algorithm,
-            collective,
-            elements: bytes.div_ceil(4) as u64,
-            element_bytes: 4,
-        };
         let world = &mut self.system.world;
         let begin = world.now() + PAUSE;
         let starts: Vec<_> = (0..self.team.ranks()).map(|_| world.add_skew(begin)).collect();
-        world.enter(&self.team, &operation, &starts)?;
+        match self.exchange {
+            Exchange::Messages(algorithm) => {
+                let elements = bytes.div_ceil(4) as u64;
+                let operation =
+                    HostCollective { algorithm, collective, elements, element_bytes: 4 };
+                world.enter(&self.team, &operation, &starts)?;
+            }
+            Exchange::Groups => {
+                assert_eq!(collective, Collective::Allreduce, "groups carry no other");
+                world.enter_groups(&self.team, bytes as u32, &starts);
+            }
+        }
         world.run()?;
         let finished = world.take_ranks_finished();
         let times: Vec<_> =
@@ -95,4 +126,19 @@ impl HostRun {
     pub fn system(&self) -> &System<NoPayload> {
         &self.system
     }
+}
+
+/// A process on each of these hosts.
+fn set_up_team(
+    preset: &Preset,
+    hosts: &[Vertex],
+    seed: Option<u64>,
+) -> Result<(System<NoPayload>, Team), SystemError> {
+    let mut system = System::new(preset, seed.unwrap_or(0), None)?;
+    if seed.is_none() {
+        system.world.disable_noise();
+    }
+    let processes: Vec<_> = hosts.iter().map(|&host| system.world.add_process(host)).collect();
+    let team = system.world.add_team(&processes);
+    Ok((system, team))
 }

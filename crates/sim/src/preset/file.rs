@@ -239,8 +239,8 @@ pub struct TreeSoftware {
     pub osos: Constant<Count>,
 }
 
-/// Datagrams. They are simulated where they make a difference: where packets are lost, and where results go by
-/// multicast from an aggregator on a host.
+/// Datagrams. In a tree they are simulated where they make a difference: where packets are lost, and where results go by
+/// multicast from an aggregator on a host. The members of replicated groups send their contributions as datagrams.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Datagrams {
@@ -248,6 +248,10 @@ pub struct Datagrams {
     pub segment_max: Constant<Bytes>,
     /// Longest vector that is cut into such segments where results go by multicast. Where packets are lost every vector is.
     pub vector_max: Constant<Bytes>,
+    /// Each further copy of a datagram that one call sends.
+    pub further_send: Constant<Nanoseconds>,
+    /// Each datagram of those that one call receives; the call itself takes the rest of `software.receive`.
+    pub each_receive: Constant<Nanoseconds>,
     /// Whether the network carries results to a multicast address.
     #[serde(default = "yes")]
     pub multicast: bool,

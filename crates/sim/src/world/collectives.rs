@@ -20,6 +20,7 @@ impl<D: Data> World<D> {
             has_entered: false,
             element_bytes: 1,
             round: None,
+            groups: None,
             graph: None,
             posted: Vec::new(),
             inbox: Vec::new(),

@@ -35,6 +35,7 @@ pub struct Costs {
     pub(super) adapter: AdapterCosts,
     pub(super) tree: TreeCosts,
     pub(super) message: MessageCosts,
+    pub(super) copies: CopyCosts,
     pub(super) node: NodeCosts,
     pub(super) machine: Option<MachineCosts>,
     pub(super) noise: NoiseCosts,
@@ -84,6 +85,16 @@ pub(super) struct MessageCosts {
     pub(super) share: Linear,
     pub(super) line: Picos,
     pub(super) eager_max_bytes: u32,
+}
+
+/// Datagrams between the members of a replicated group.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CopyCosts {
+    /// Each further copy that a call sends.
+    pub(super) send: Linear,
+    /// A call that takes all that have come, and each of them.
+    pub(super) receive_call: Picos,
+    pub(super) receive: Linear,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -164,6 +175,7 @@ impl Costs {
                 repeat: tree.repeat.span(),
             },
             message: MessageCosts::new(preset),
+            copies: CopyCosts::new(preset),
             node: preset.aggregation.as_ref().map_or_else(NodeCosts::nothing, |nodes| NodeCosts {
                 latency: nodes.latency.span(),
                 take: Linear::new(nodes.packet.value(), nodes.byte.value()),
@@ -213,6 +225,23 @@ impl MessageCosts {
             share: Linear::new(memory.line_gap_near.value(), memory.copy.value()),
             line: memory.line_near.span(),
             eager_max_bytes: preset.adapter.eager_max.bytes() as u32,
+        }
+    }
+}
+
+impl CopyCosts {
+    /// In a system without datagrams a copy costs what a message does.
+    fn new(preset: &Preset) -> Self {
+        let software = &preset.software;
+        let byte_ns = software.eager_byte.value();
+        let (send_ns, receive_ns) = match &preset.datagrams {
+            Some(datagrams) => (datagrams.further_send.value(), datagrams.each_receive.value()),
+            None => (software.send.value(), software.receive.value()),
+        };
+        Self {
+            send: Linear::new(send_ns, byte_ns),
+            receive_call: Picos::from_ns(software.receive.value() - receive_ns),
+            receive: Linear::new(receive_ns, byte_ns),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use tributary_protocol::{Carrier, Time};
 
-use super::ids::{AggregatorId, MemberId, RankId, TransferId};
+use super::ids::{AggregatorId, MemberId, NoticeId, RankId, TransferId};
 use super::packet::Packet;
 use crate::engine::Picos;
 
@@ -31,6 +31,14 @@ pub(super) enum Event {
     Share(TransferId),
     /// A rank of a graph begins, or has done an operation.
     Resume(RankId),
+    /// A rank begins an operation of so many bytes by its replicated groups.
+    Contribute(RankId, u32),
+    /// What a member of a replicated group said can be seen.
+    Notice(NoticeId),
+    /// A rank takes what other members have said.
+    TakeNotices(RankId),
+    /// A member of a level's group may have to ask.
+    GroupTimer(RankId, u32),
 }
 
 /// How a frame came.

@@ -40,6 +40,10 @@ impl RankId {
     }
 }
 
+/// The number of what a member of a replicated group says, reused after its receiver has taken it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NoticeId(pub(super) u32);
+
 /// The number of a message, reused after its receiver has taken it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TransferId(pub(super) u32);

@@ -4,7 +4,7 @@ use tributary_protocol::Carrier;
 use tributary_protocol::node::PortId;
 
 use super::frames::FrameId;
-use super::ids::{AggregatorId, MemberId, TransferId};
+use super::ids::{AggregatorId, MemberId, NoticeId, TransferId};
 use super::transfer::PacketKind;
 use crate::fabric::Vertex;
 
@@ -39,6 +39,8 @@ pub(super) enum Cargo {
     Copy { group: u32, node: u32, frame: FrameId, is_last: bool },
     /// A packet of a message between ranks.
     Message { transfer: TransferId, kind: PacketKind },
+    /// What a member of a replicated group says to another.
+    Notice { notice: NoticeId, is_datagram: bool },
 }
 
 impl Packet {
@@ -53,7 +55,7 @@ impl Packet {
             Cargo::ToNode { frame, .. }
             | Cargo::ToMember { frame, .. }
             | Cargo::Copy { frame, .. } => Some(frame),
-            Cargo::Message { .. } => None,
+            Cargo::Message { .. } | Cargo::Notice { .. } => None,
         }
     }
 
@@ -63,6 +65,7 @@ impl Packet {
             Cargo::ToNode { carrier, .. } | Cargo::ToMember { carrier, .. } => {
                 carrier != Carrier::Link
             }
+            Cargo::Notice { is_datagram, .. } => is_datagram,
             Cargo::Copy { .. } | Cargo::Message { .. } => false,
         }
     }
@@ -72,7 +75,7 @@ impl Packet {
             Cargo::ToNode { is_last, .. }
             | Cargo::ToMember { is_last, .. }
             | Cargo::Copy { is_last, .. } => *is_last = is_complete,
-            Cargo::Message { .. } => {}
+            Cargo::Message { .. } | Cargo::Notice { .. } => {}
         }
         self
     }

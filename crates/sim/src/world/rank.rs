@@ -9,6 +9,7 @@ use tributary_algorithms::{Algorithm, Collective, Schedule};
 
 use super::graph::GraphRun;
 use super::ids::{ProcessId, RankId, TransferId};
+use super::replicated::Groups;
 use crate::engine::Picos;
 
 /// Ranks that run collectives together.
@@ -73,6 +74,8 @@ pub(super) struct Rank {
     pub(super) has_entered: bool,
     pub(super) element_bytes: u32,
     pub(super) round: Option<u32>,
+    /// Its place in replicated groups, if it has one.
+    pub(super) groups: Option<Box<Groups>>,
     /// What it runs instead of a schedule.
     pub(super) graph: Option<Box<GraphRun>>,
     pub(super) posted: Vec<Posted>,

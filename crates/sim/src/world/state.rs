@@ -13,6 +13,7 @@ use super::multicast::DatagramTerms;
 use super::outcome::{Finished, RunError};
 use super::payload::Data;
 use super::rank::{Rank, RankFinished};
+use super::replicated::Notices;
 use super::transfer::Transfers;
 use crate::engine::{EventQueue, Random};
 use crate::fabric::Network;
@@ -39,6 +40,7 @@ pub struct World<D: Data> {
     pub(super) finished: Vec<Finished>,
     pub(super) ranks: Vec<Rank>,
     pub(super) transfers: Transfers,
+    pub(super) notices: Notices,
     pub(super) ranks_finished: Vec<RankFinished>,
     /// How many members have joined their aggregation node.
     pub(super) joined: usize,
