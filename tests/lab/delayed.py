@@ -33,6 +33,7 @@ METHODS = {
     "tree": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "tree"}, ()),
     "tree-inside": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "tree"}, ("--nodes", "inside")),
     "kernel": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "tree"}, ("--node-kernel",)),
+    "replicated": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "replicated"}, ()),
     "auto": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "auto"}, ()),
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use tributary_algorithms::network::Network;
 use tributary_client::explain::{Case, Explanation, Measured, explain};
 use tributary_client::{CollectiveKind, FabricChoice, NetworkChoice, Settings};
-use tributary_tuning::{Method, Tuning};
+use tributary_tuning::{MessageCarrier, Method, Tuning};
 
 use crate::bench::sizes;
 use crate::flags::ConfigFlags;
@@ -110,17 +110,21 @@ fn operation(typed: &str) -> Result<(CollectiveKind, u64), UsageError> {
 fn predicted_table(explanation: &Explanation) -> String {
     let mut table = tables::plain(["predicted", "us"]);
     for row in &explanation.predicted {
-        table.add_row([path(row.method, row.algorithm.as_deref()), format!("{:.1}", row.time_us)]);
+        let carrier = row.carrier.unwrap_or_default();
+        let path = path(row.method, carrier, row.algorithm.as_deref());
+        table.add_row([path, format!("{:.1}", row.time_us)]);
     }
     tables::right(&mut table, 1..2);
     tables::text(&table)
 }
 
-/// A method, with the algorithm of direct links.
-fn path(method: Method, algorithm: Option<&str>) -> String {
-    match method {
-        Method::Tree => "tree".to_owned(),
-        Method::Direct => format!("direct, {}", algorithm.unwrap_or("auto")),
+/// A method, with the algorithm of direct links or of groups.
+fn path(method: Method, carrier: MessageCarrier, algorithm: Option<&str>) -> String {
+    let algorithm = algorithm.unwrap_or("auto");
+    match (method, carrier) {
+        (Method::Tree, _) => "tree".to_owned(),
+        (Method::Direct, MessageCarrier::Links) => format!("direct, {algorithm}"),
+        (Method::Direct, MessageCarrier::Datagrams) => format!("replicated, {algorithm}"),
     }
 }
 
@@ -129,12 +133,12 @@ fn measurements_table(explanation: &Explanation) -> String {
     let mut table =
         tables::plain(["measured", "leaders", "parts", "hosts", "ranks", "bytes", "us"]);
     for row in &explanation.measured {
-        let &Measured { method, algorithm, leaders, sub_partitions, .. } = row;
+        let &Measured { method, carrier, algorithm, leaders, sub_partitions, .. } = row;
         let &Measured { hosts, ranks, len_bytes, time_us, .. } = row;
         let counts = [leaders, sub_partitions, hosts, ranks].map(|count| count.to_string());
         let [leaders, parts, hosts, ranks] = counts;
         table.add_row([
-            path(method, Some(algorithm.name())),
+            path(method, carrier, Some(algorithm.name())),
             leaders,
             parts,
             hosts,

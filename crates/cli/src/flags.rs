@@ -22,7 +22,7 @@ pub(crate) use lab::{
     LabAction, LabAgentFlags, LabCheckFlags, LabExecFlags, LabFlags, LabNodesFlag, LabProbeFlags,
     LabRunFlags, LabStatusFlags, LabSupervisorFlags, LabUpFlags,
 };
-pub(crate) use launched::LaunchedFlags;
+pub(crate) use launched::{LaunchedFlags, MeasuringFlags};
 pub(crate) use model::{ModelFlags, TuneFlags};
 pub(crate) use report::ReportFlags;
 pub(crate) use run::{RunFlags, SwitchFlag, TransportFlag};

@@ -13,6 +13,7 @@ mod flags;
 mod inspect;
 mod lab;
 mod lab_links;
+mod launched;
 mod listen;
 mod logging;
 mod manual;

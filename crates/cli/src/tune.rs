@@ -1,5 +1,7 @@
-//! `tributary tune`: measures this machine with the benchmark, path by path, and writes the file
-//! that communicators select paths by.
+//! `tributary tune`: measures this machine with the benchmark, path by path, or the hosts of an MPI's launcher ([`launched`]),
+//! and writes the file that communicators select paths by.
+
+mod launched;
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -10,7 +12,9 @@ use anyhow::{Context as _, bail};
 use serde::Deserialize;
 use tributary_client::knobs::{self, Knob};
 use tributary_client::{Requirement, Settings};
-use tributary_tuning::{AlgorithmChoice, CostsRow, Measurement, Method, Tuning, measure_costs};
+use tributary_tuning::{
+    AlgorithmChoice, CostsRow, Measurement, MessageCarrier, Method, Tuning, measure_costs,
+};
 
 use crate::bench::sizes;
 use crate::flags::{CollectiveFlag, TuneFlags};
@@ -44,6 +48,9 @@ struct BenchRow {
 pub(crate) fn tune(flags: TuneFlags) -> anyhow::Result<ExitCode> {
     Settings::from_env().map_err(usage::from_setting)?;
     sizes::parse(&flags.sizes, 4)?;
+    if !flags.launcher.is_empty() {
+        return launched::tune(&flags);
+    }
     let mut tuning = constants(flags.address)?;
     if !flags.measure {
         for trial in trials(&flags) {
@@ -63,7 +70,7 @@ pub(crate) fn constants(address: IpAddr) -> anyhow::Result<Tuning> {
     Ok(Tuning {
         machine: tributary_client::machine_name(),
         costs: Some(CostsRow::from(measure_costs(address)?)),
-        measurements: Vec::new(),
+        ..Tuning::default()
     })
 }
 
@@ -196,10 +203,12 @@ impl Trial {
             ranks: self.ranks,
             len_bytes: row.size_bytes,
             method: self.method,
+            carrier: MessageCarrier::Links,
             algorithm: self.algorithm,
             leaders: self.leaders,
             sub_partitions: self.sub_partitions,
             time_us: row.op_median_us,
+            quartiles_us: None,
         })
     }
 }

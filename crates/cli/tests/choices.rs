@@ -1,15 +1,18 @@
-//! What the library takes on a network that nobody has measured, judged by the simulator: it tries every host algorithm
-//! and the tree, and what is taken may be 10 % slower than the fastest of them.
+//! What the library takes on a network that nobody has measured, judged by the simulator: it tries every host algorithm,
+//! replicated groups and the tree, and what is taken may be 10 % slower than the fastest of them.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+use std::sync::Arc;
+
 use tributary_algorithms::network::Network;
+use tributary_algorithms::plan::Plan;
 use tributary_algorithms::{Algorithm, CollectiveKind, Radices};
 use tributary_client::Settings;
 use tributary_client::explain::{Case, explain};
 use tributary_sim::fabric::Vertex;
 use tributary_sim::measure::{HostRun, TreeBenchmark};
 use tributary_sim::preset::{self, Preset};
-use tributary_tuning::Tuning;
+use tributary_tuning::{MessageCarrier, Tuning};
 
 /// How much slower than the fastest what is taken may be.
 const SLOWER_MAX: f64 = 1.10;
@@ -23,6 +26,14 @@ const LEAF_HOSTS: u32 = 16;
 /// Longest vectors for which ways are simulated that send whole vectors to one host, or through aggregators: the time
 /// that they take is out of question for longer ones.
 const GATHERED_MAX_BYTES: usize = 64 << 10;
+
+/// Longest vectors that replicated groups carry: a datagram's.
+const GROUPS_MAX_BYTES: usize = 1 << 10;
+
+/// The name of a way by groups whose levels are those of an algorithm.
+fn by_groups(algorithm: &str) -> String {
+    format!("datagrams, {algorithm}")
+}
 
 /// The preset of a kind of network, with as many leaf switches as the hosts need.
 fn system(network: Network, hosts: u32) -> (Preset, Vec<Vertex>) {
@@ -45,6 +56,15 @@ fn simulate(network: Network, hosts: u32, len_bytes: usize) -> Vec<(String, f64)
         let mut run = HostRun::set_up(&preset, &places, algorithm, None).unwrap();
         let samples = run.allreduce(len_bytes, 1).unwrap();
         ways.push((algorithm.to_string(), samples.summary().avg));
+    }
+    if len_bytes <= GROUPS_MAX_BYTES {
+        for radices in Radices::divisions(hosts, 16) {
+            let plan = Plan::even(hosts, radices).unwrap();
+            let algorithm = Algorithm::MixedRadix { radices };
+            let run = HostRun::set_up_groups(&preset, &places, &Arc::new(plan), None);
+            let samples = run.unwrap().allreduce(len_bytes, 1).unwrap();
+            ways.push((by_groups(&algorithm.to_string()), samples.summary().avg));
+        }
     }
     if len_bytes <= GATHERED_MAX_BYTES || hosts <= LEAF_HOSTS {
         let tree = TreeBenchmark { hosts: places, osos: 8, ..TreeBenchmark::of_first(hosts) };
@@ -72,7 +92,7 @@ fn algorithms(hosts: u32, len_bytes: usize) -> Vec<Algorithm> {
     algorithms
 }
 
-/// What the library takes: an algorithm's name, or that it is the tree.
+/// What the library takes: an algorithm's name, behind its carrier if that is not links, or that it is the tree.
 fn taken(network: Network, hosts: u32, len_bytes: usize) -> String {
     let set = |name: &str| (name == "TRIBUTARY_MANAGER").then(|| "10.0.0.1:7470".to_owned());
     let case = Case {
@@ -84,7 +104,12 @@ fn taken(network: Network, hosts: u32, len_bytes: usize) -> String {
         nodes_in_kernel: false,
     };
     let settings = Settings::from_environment(set).unwrap();
-    explain(&settings, &Tuning::default(), case).algorithm.unwrap_or_else(|| "tree".to_owned())
+    let explanation = explain(&settings, &Tuning::default(), case);
+    match (explanation.algorithm, explanation.carrier) {
+        (None, _) => "tree".to_owned(),
+        (Some(algorithm), Some(MessageCarrier::Datagrams)) => by_groups(&algorithm),
+        (Some(algorithm), _) => algorithm,
+    }
 }
 
 /// Judges all cases; prints those in which something faster was left.

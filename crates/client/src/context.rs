@@ -49,6 +49,8 @@ pub struct Context {
     created: AtomicUsize,
     /// Whether a group was asked for already.
     has_asked_group: AtomicBool,
+    /// Whether datagrams between hosts were found not to come through.
+    lacks_datagrams: AtomicBool,
 }
 
 /// Why a job goes without us. Every rank gets the same one.
@@ -150,6 +152,7 @@ impl Context {
             communicators: AtomicUsize::new(0),
             created: AtomicUsize::new(0),
             has_asked_group: AtomicBool::new(false),
+            lacks_datagrams: AtomicBool::new(false),
         })
     }
 
@@ -196,6 +199,17 @@ impl Context {
         // Relaxed: a flag of this process, nothing is published with it.
         let is_first = !self.has_asked_group.swap(true, Ordering::Relaxed);
         is_first && self.settings.external_receiver.is_some()
+    }
+
+    /// Whether datagrams come through between the job's hosts, as far as this process has tried.
+    pub(crate) fn has_datagrams(&self) -> bool {
+        // Relaxed: a flag of this process, nothing is published with it.
+        !self.lacks_datagrams.load(Ordering::Relaxed)
+    }
+
+    /// Datagrams of some host did not come to another. It is not tried again: every try would cost a set-up its patience.
+    pub(crate) fn note_lack_of_datagrams(&self) {
+        self.lacks_datagrams.store(true, Ordering::Relaxed);
     }
 
     /// Whether frames between hosts are authenticated. The same on all ranks: rank 0's admission holds. What the site wants, a

@@ -127,7 +127,7 @@ impl Lab {
     }
 
     /// Starts a command in a member. Sets host name, temporary folder, manager and token file in
-    /// its environment.
+    /// its environment, and in a lab with delay the kind of network.
     ///
     /// # Errors
     /// If the member does not accept the request.
@@ -141,6 +141,10 @@ impl Lab {
         request.set("TMPDIR", self.directory.temporary(member));
         request.set("TRIBUTARY_MANAGER", self.config.plan.manager_address());
         request.set("TRIBUTARY_TOKEN_FILE", self.directory.token());
+        if self.config.plan.links.has_delay() {
+            // Hosts of one kernel, but their network takes the time, as a cloud's does.
+            request.set_default("TRIBUTARY_NETWORK", "cloud");
+        }
         Session::start(&self.directory.socket(member), &request, descriptors)
     }
 

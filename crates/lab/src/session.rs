@@ -40,6 +40,13 @@ impl Request {
     pub fn set(&mut self, name: impl Into<OsString>, value: impl Into<OsString>) {
         self.environment.push((name.into(), value.into()));
     }
+
+    /// Sets a variable unless it is set.
+    pub fn set_default(&mut self, name: &str, value: &str) {
+        if !self.environment.iter().any(|(set, _)| set == name) {
+            self.set(name, value);
+        }
+    }
 }
 
 /// A member's answer.

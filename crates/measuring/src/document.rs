@@ -161,7 +161,15 @@ mod tests {
             received_bytes: 1,
         };
         let (kernel, adapters) = ("6.1.0".to_owned(), vec![adapter]);
-        Host { name: name.into(), ranks: 2, cores: 64, kernel, rdma_ports: 1, adapters }
+        Host {
+            name: name.into(),
+            ranks: 2,
+            cores: 64,
+            kernel,
+            boot: "b".into(),
+            rdma_ports: 1,
+            adapters,
+        }
     }
 
     #[test]

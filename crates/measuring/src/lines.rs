@@ -61,6 +61,9 @@ pub struct Host {
     pub cores: u64,
     /// Its kernel's version.
     pub kernel: String,
+    /// What tells its running kernel from another's; empty: unknown. Not to be passed on.
+    #[serde(default)]
+    pub boot: String,
     /// Its active ports of RDMA.
     pub rdma_ports: u64,
     /// Its adapters.

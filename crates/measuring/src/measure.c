@@ -74,6 +74,7 @@ struct adapter {
 struct host_facts {
     char name[MPI_MAX_PROCESSOR_NAME];
     char kernel[16]; /* digits and dots alone: what follows them may be a person's */
+    char boot[40];   /* tells one running kernel from another; empty where it is not known */
     int cores;
     int rdma_ports;
     int adapters;
@@ -459,6 +460,13 @@ static struct host_facts own_facts(void) {
         size_t digits = strspn(system.release, "0123456789.");
         snprintf(facts.kernel, sizeof facts.kernel, "%.*s", digits < 15 ? (int)digits : 15, system.release);
     }
+    FILE *boot = fopen("/proc/sys/kernel/random/boot_id", "r");
+    if (boot != NULL) {
+        if (fscanf(boot, "%39s", facts.boot) != 1) {
+            facts.boot[0] = '\0';
+        }
+        fclose(boot);
+    }
     facts.cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     find_adapters(&facts);
     return facts;
@@ -479,8 +487,10 @@ static void write_text(const char *text) {
 static void write_host(const struct host_facts *before, const struct host_facts *after, int count) {
     printf(MARK "{\"host\":{\"name\":");
     write_text(after->name);
-    printf(",\"ranks\":%d,\"cores\":%d,\"kernel\":\"%s\",\"rdma_ports\":%d,\"adapters\":[", count, after->cores,
-           after->kernel, after->rdma_ports);
+    printf(",\"ranks\":%d,\"cores\":%d,\"kernel\":\"%s\",\"boot\":", count, after->cores,
+           after->kernel);
+    write_text(after->boot);
+    printf(",\"rdma_ports\":%d,\"adapters\":[", after->rdma_ports);
     for (int at = 0; at < after->adapters; at++) {
         const struct adapter *one = &after->adapter[at];
         unsigned long long sent = 0, received = 0;

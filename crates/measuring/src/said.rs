@@ -1,9 +1,11 @@
 //! What the measuring program said from its start to its end.
 
+use std::collections::BTreeSet;
+
 use tributary_report::Report;
 
 use crate::case::Case;
-use crate::lines::{Done, Host, Line, Start};
+use crate::lines::{Adapter, Done, Host, Line, Start};
 
 /// What one start of the launcher gave.
 #[derive(Clone, Debug)]
@@ -66,6 +68,33 @@ impl Outcome {
     #[must_use]
     pub fn hosts(&self) -> usize {
         self.hosts.len()
+    }
+
+    /// Whether all hosts run on one kernel, as containers and labs do.
+    #[must_use]
+    pub fn is_one_kernel(&self) -> bool {
+        let first = self.hosts.first().map_or("", |host| &host.boot);
+        !first.is_empty() && self.hosts.iter().all(|host| host.boot == first)
+    }
+
+    /// The versions of the hosts' kernels, each once.
+    #[must_use]
+    pub fn kernels(&self) -> Vec<String> {
+        let all: BTreeSet<&String> = self.hosts.iter().map(|host| &host.kernel).collect();
+        all.into_iter().cloned().collect()
+    }
+
+    /// Of each host the adapter that carried most, each kind once: driver, speed and longest packet.
+    #[must_use]
+    pub fn adapters(&self) -> Vec<String> {
+        let carried = |one: &&Adapter| one.sent_bytes + one.received_bytes;
+        let busiest = self.hosts.iter().filter_map(|host| host.adapters.iter().max_by_key(carried));
+        let described = busiest.map(|one| {
+            let Adapter { driver, speed_mbps, mtu_bytes, .. } = one;
+            let driver = if driver.is_empty() { "unknown" } else { driver };
+            format!("{driver}, {speed_mbps} Mb/s, MTU {mtu_bytes}")
+        });
+        described.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// What the MPI says about itself.

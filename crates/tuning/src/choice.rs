@@ -24,6 +24,17 @@ impl Method {
     }
 }
 
+/// What carries messages between hosts where they meet without a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MessageCarrier {
+    /// Direct links.
+    #[default]
+    Links,
+    /// Datagrams among the members of replicated groups.
+    Datagrams,
+}
+
 /// A host algorithm, or the automatic choice of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tributary_algorithms::CollectiveKind;
 use tributary_algorithms::model::Costs;
+use tributary_algorithms::network::NetworkPrices;
 
-use crate::choice::{AlgorithmChoice, Method};
+use crate::choice::{AlgorithmChoice, MessageCarrier, Method};
 
 /// A tuning file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,9 +21,41 @@ pub struct Tuning {
     /// The constants of the cost model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub costs: Option<CostsRow>,
+    /// Where and how it was measured over the hosts of a launcher; none if processes of one machine acted as hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<Site>,
+    /// What messages cost between the hosts, as the measurements tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prices: Option<NetworkPrices>,
     /// Times of whole operations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub measurements: Vec<Measurement>,
+}
+
+/// Where and how the measurements over a launcher's hosts were made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Site {
+    /// Hosts that took part.
+    pub hosts: u32,
+    /// Their ranks.
+    pub ranks: u32,
+    /// Whether all hosts share a kernel, as in a lab or among containers of one machine.
+    pub one_kernel: bool,
+    /// The MPI, as it names itself.
+    pub mpi: String,
+    /// The kernels of the hosts.
+    pub kernels: Vec<String>,
+    /// The adapters that carried most: driver, speed and MTU.
+    pub adapters: Vec<String>,
+    /// This program's version.
+    pub tributary: String,
+    /// Starts of the launcher for each path.
+    pub rounds: u32,
+    /// By how much the prices miss the measurements that they are made of: the mean and the worst, as shares. None without
+    /// prices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prices_miss: Option<[f64; 2]>,
 }
 
 /// [`Costs`], as the file stores them.
@@ -51,7 +84,10 @@ pub struct Measurement {
     pub len_bytes: u64,
     /// The inter-host method.
     pub method: Method,
-    /// The host algorithm, if the method is direct links.
+    /// What carries messages, without a tree.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub carrier: MessageCarrier,
+    /// The host algorithm, over direct links.
     pub algorithm: AlgorithmChoice,
     /// Leaders per host.
     pub leaders: u32,
@@ -59,6 +95,13 @@ pub struct Measurement {
     pub sub_partitions: u32,
     /// Median time.
     pub time_us: f64,
+    /// The quartiles of the times, if they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quartiles_us: Option<[f64; 2]>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Why a tuning file can't be used.
@@ -82,6 +125,9 @@ pub enum TuningError {
         problem: String,
     },
 }
+
+/// How many times as many hosts, or ranks, a table still holds for, where prices tell the rest.
+const NEAR: f64 = 1.5;
 
 /// Longest tuning file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -134,6 +180,21 @@ impl Tuning {
         })
     }
 
+    /// Whether something was measured among about as many hosts and ranks; or nothing tells what another number of hosts would
+    /// change, so that whatever was measured is the nearest.
+    #[must_use]
+    pub fn has_shape_near(&self, hosts: u32, ranks: u32) -> bool {
+        let is_near = |one: u32, other: u32| {
+            let (less, more) = (one.min(other), one.max(other));
+            f64::from(more) <= NEAR * f64::from(less)
+        };
+        let is_like = |row: &Measurement| is_near(row.hosts, hosts) && is_near(row.ranks, ranks);
+        match self.prices {
+            Some(_) => self.measurements.iter().any(is_like),
+            None => !self.measurements.is_empty(),
+        }
+    }
+
     fn check(&self) -> Result<(), String> {
         let costs = self.costs.iter().flat_map(|costs| {
             let CostsRow { network_startup_ns, network_ns_per_byte, memory_startup_ns, .. } =
@@ -142,7 +203,11 @@ impl Tuning {
             [network_startup_ns, network_ns_per_byte, memory_startup_ns].into_iter().chain(rest)
         });
         let times = self.measurements.iter().map(|row| row.time_us);
-        match costs.chain(times).find(|value| !(value.is_finite() && *value >= 0.0)) {
+        let prices = self.prices.iter().flat_map(NetworkPrices::times);
+        if self.prices.is_some_and(|prices| !prices.has_packets()) {
+            return Err("a packet or a segment without bytes is not valid".to_owned());
+        }
+        match costs.chain(times).chain(prices).find(|value| !(value.is_finite() && *value >= 0.0)) {
             Some(value) => Err(format!("{value} is not a valid cost or time")),
             None => Ok(()),
         }
@@ -175,6 +240,8 @@ impl From<Costs> for CostsRow {
 
 #[cfg(test)]
 mod tests {
+    use tributary_algorithms::network::Network;
+
     use super::*;
 
     fn tuning() -> Tuning {
@@ -184,12 +251,14 @@ mod tests {
             ranks: 4,
             len_bytes: 8,
             method: Method::Direct,
+            carrier: MessageCarrier::Links,
             algorithm: AlgorithmChoice::Linear,
             leaders: 1,
             sub_partitions: 1,
             time_us: 20.0,
+            quartiles_us: Some([18.5, 21.0]),
         };
-        Tuning { machine: "lab".into(), costs: None, measurements: vec![row] }
+        Tuning { machine: "lab".into(), measurements: vec![row], ..Tuning::default() }
     }
 
     #[test]
@@ -206,6 +275,32 @@ mod tests {
         }
         std::fs::remove_file(&path).unwrap();
         assert!(matches!(Tuning::read(&path), Err(TuningError::File { .. })));
+    }
+
+    #[test]
+    fn a_table_holds_for_about_as_many_hosts_and_prices_for_all() {
+        let near = |tuning: &Tuning| {
+            [(2, 4), (3, 6), (4, 4), (8, 64)]
+                .map(|(hosts, ranks)| tuning.has_shape_near(hosts, ranks))
+        };
+        assert_eq!(near(&tuning()), [true; 4], "there is nothing else");
+        let priced = Tuning { prices: Some(Network::Cloud.into()), ..tuning() };
+        assert_eq!(near(&priced), [true, true, false, false]);
+        assert_eq!(near(&Tuning::default()), [false; 4]);
+    }
+
+    #[test]
+    fn prices_survive_writing_and_are_checked() {
+        let priced = Tuning { prices: Some(Network::Ethernet25.into()), ..tuning() };
+        let text = toml::to_string(&priced).unwrap();
+        assert_eq!(Tuning::from_toml(&text), Ok(priced));
+        for (right, wrong) in [
+            ("send_ns = 2000.0", "send_ns = -1.0"),
+            ("packet_max_bytes = 8936", "packet_max_bytes = 0"),
+        ] {
+            assert!(text.contains(right), "{text}");
+            assert!(Tuning::from_toml(&text.replace(right, wrong)).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -1,12 +1,10 @@
 //! Collectives on the hosts of an MPI's launcher: with the preload library, and for comparison without it.
 //!
-//! The launcher starts the program of crate `measuring`, which the MPI's compiler makes (`program`), once a round with
-//! the library and once without (`launch`). What its first rank writes becomes tables (`output`) and a file to pass on.
+//! The launcher starts the measuring program ([`crate::launched`]) once a round with the library and once without. What its
+//! first rank writes becomes tables (`output`) and a file to pass on.
 
-mod launch;
 mod output;
 mod plan;
-mod program;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -17,19 +15,22 @@ use tributary_client::report::output as files;
 use tributary_measuring::{Library, Measured, Setting, document};
 
 use crate::flags::BenchFlags;
-use launch::{Launcher, Stop};
+use crate::launched::{Launcher, Start, Stop, compile};
 use plan::Plan;
 
 /// Measures, shows the rows, and writes the file if one is asked for. Fails if an element was wrong.
 pub(super) fn run(flags: &BenchFlags) -> anyhow::Result<ExitCode> {
     let plan = Plan::try_from(flags)?;
     let stop = Stop::catch()?;
-    let program = program::compile(&plan)?;
-    let launcher = Launcher::new(&plan, &program)?;
+    let program = compile(&plan.job)?;
+    let launcher = Launcher::new(&plan.job, &program)?;
     let mut measured = Measured::default();
-    for (number, round) in plan.rounds().enumerate() {
-        for library in round {
-            let outcome = launcher.start(&plan, number, library, &stop)?;
+    for (number, round) in (0..).zip(plan.rounds()) {
+        for with in round {
+            let library = with.library();
+            let heading = format!("round {} of {}, {}", number + 1, plan.rounds, library.name());
+            let start = Start { number, heading: &heading, cases: &plan.cases, with };
+            let outcome = launcher.start(&start, &stop)?;
             measured.take(library, outcome).map_err(anyhow::Error::msg)?;
         }
     }

@@ -1,4 +1,4 @@
-//! The part of `tributary bench` that measures through a launcher of MPI.
+//! What measures through a launcher of MPI.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -47,14 +47,21 @@ pub(crate) struct LaunchedFlags {
     #[arg(requires = "launcher", conflicts_with = "collective")]
     pub(crate) report: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub(crate) measuring: MeasuringFlags,
+}
+
+/// Where the measuring program comes from.
+#[derive(Debug, Args)]
+pub(crate) struct MeasuringFlags {
     /// The MPI's compiler; by default mpicc beside the launcher, else the one on PATH
     #[arg(long, value_name = "PROGRAM", value_hint = ValueHint::CommandName)]
-    #[arg(requires = "launcher", conflicts_with = "collective")]
+    #[arg(requires = "launcher")]
     pub(crate) mpicc: Option<OsString>,
 
     /// Where to put the measuring program until the end: a folder that all hosts have under this path
     #[arg(long, value_name = "FOLDER", default_value = ".", value_hint = ValueHint::DirPath)]
-    #[arg(conflicts_with = "collective")]
+    #[arg(requires = "launcher")]
     pub(crate) folder: PathBuf,
 }
 

@@ -1,11 +1,12 @@
 //! `tributary model` and `tributary tune`.
 
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use super::CollectiveFlag;
+use super::{CollectiveFlag, MeasuringFlags};
 use crate::usage::{non_negative, whole_number};
 
 const MODEL_EXAMPLES: &str = "\
@@ -26,8 +27,17 @@ Examples:
   tributary tune tuning.toml            and a table of operations
   tributary tune --hosts 2,4 --ppn 1,2 --sizes 8,4K,64K,1M tuning.toml
   TRIBUTARY_TUNING=tuning.toml tributary run -- mpirun ./app
+  tributary tune site.toml -- mpirun --hostfile hosts -n 8
+  tributary tune --sizes 8:1M --rounds 5 site.toml -- srun -N 16
 
-Processes of this machine act as the hosts, over its own network stack. The table is exact for jobs on \
+With LAUNCHER: the launcher starts a measuring program, which mpicc compiles, once for each path and round, the paths in \
+turns: direct links with each host algorithm, replicated groups, more leaders where hosts have several ranks, and the \
+tree where TRIBUTARY_MANAGER names a manager. The file gets medians and quartiles, and, where each host has one rank, the \
+prices of the network: what messages, bytes, datagrams and aggregators cost there, as these times tell. The prices \
+predict what was not measured. `tributary sim run --site FILE` simulates at them, `tributary manager --tuning FILE` gives \
+the file to all jobs, and a job without a manager reads ~/.config/tributary/tuning.toml.
+
+Without LAUNCHER processes of this machine act as the hosts, over its own network stack. The table is exact for jobs on \
 one machine; for a cluster it only orders the paths roughly.";
 
 /// Predict allreduces with data-partitioned leaders, beside measured times
@@ -87,30 +97,36 @@ pub(crate) struct ModelFlags {
     pub(crate) json: bool,
 }
 
-/// Measure this machine, and write the file by which communicators select paths
+/// Measure this machine or the hosts of a launcher, and write the file by which communicators select paths
 #[derive(Debug, Args)]
 #[command(after_help = TUNE_EXAMPLES)]
+#[command(override_usage = "tributary tune [OPTIONS] <FILE>\n       \
+                            tributary tune [OPTIONS] <FILE> -- <LAUNCHER>...")]
 pub(crate) struct TuneFlags {
     /// File to write; TRIBUTARY_TUNING names it to programs
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
 
+    /// A launcher of MPI and its options, without a program
+    #[arg(last = true, value_name = "LAUNCHER", value_hint = ValueHint::CommandWithArguments)]
+    pub(crate) launcher: Vec<OsString>,
+
     /// Measure only the constants of the cost model
-    #[arg(long)]
+    #[arg(long, conflicts_with = "launcher")]
     pub(crate) measure: bool,
 
     /// This host's address on the network to measure
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", conflicts_with = "launcher")]
     pub(crate) address: IpAddr,
 
     /// Numbers of hosts
     #[arg(long, value_name = "N,...", default_value = "2,4", value_delimiter = ',',
-        value_parser = whole_number(2..=64))]
+        value_parser = whole_number(2..=64), conflicts_with = "launcher")]
     pub(crate) hosts: Vec<u64>,
 
     /// Numbers of processes per host
     #[arg(long, value_name = "N,...", default_value = "1,2", value_delimiter = ',',
-        value_parser = whole_number(1..=64))]
+        value_parser = whole_number(1..=64), conflicts_with = "launcher")]
     pub(crate) ppn: Vec<u64>,
 
     /// Sizes in bytes: a list (8,1K,1M) or every power of two of a range (4:1M)
@@ -127,7 +143,15 @@ pub(crate) struct TuneFlags {
     )]
     pub(crate) collectives: Vec<CollectiveFlag>,
 
-    /// Operations timed per size and path
+    /// Operations timed per size and path; with LAUNCHER blocks of them in each round
     #[arg(long, value_name = "N", default_value = "200", value_parser = whole_number(1..=1_000_000))]
     pub(crate) iters: u64,
+
+    /// How often the launcher is started for each path
+    #[arg(long, value_name = "N", default_value = "3", value_parser = whole_number(1..=100))]
+    #[arg(requires = "launcher")]
+    pub(crate) rounds: u64,
+
+    #[command(flatten)]
+    pub(crate) measuring: MeasuringFlags,
 }

@@ -9,12 +9,12 @@ use anyhow::{Context as _, bail};
 use tempfile::TempDir;
 use tributary_measuring::SOURCE;
 
-use super::plan::Plan;
+use super::job::Job;
 use crate::run::program;
 use crate::usage::UsageError;
 
 /// The compiled program; its folder is removed with this value.
-pub(super) struct MeasuringProgram {
+pub(crate) struct MeasuringProgram {
     folder: TempDir,
 }
 
@@ -25,17 +25,17 @@ impl MeasuringProgram {
     }
 
     /// Where the first rank is to write the library's report of a start.
-    pub(super) fn report_path(&self, round: usize) -> PathBuf {
-        self.folder.path().join(format!("report-{round}.json"))
+    pub(super) fn report_path(&self, start: u64) -> PathBuf {
+        self.folder.path().join(format!("report-{start}.json"))
     }
 }
 
 /// Compiles the program.
-pub(super) fn compile(plan: &Plan) -> anyhow::Result<MeasuringProgram> {
-    let compiler = find_compiler(plan)?;
+pub(crate) fn compile(job: &Job) -> anyhow::Result<MeasuringProgram> {
+    let compiler = find_compiler(job)?;
     let folder =
-        tempfile::Builder::new().prefix("tributary-bench-").tempdir_in(&plan.folder).with_context(
-            || format!("--folder {}: no folder can be made in it", plan.folder.display()),
+        tempfile::Builder::new().prefix("tributary-bench-").tempdir_in(&job.folder).with_context(
+            || format!("--folder {}: no folder can be made in it", job.folder.display()),
         )?;
     let source = folder.path().join("measure.c");
     std::fs::write(&source, SOURCE).context("the measuring program's source")?;
@@ -64,19 +64,19 @@ pub(super) fn compile(plan: &Plan) -> anyhow::Result<MeasuringProgram> {
 }
 
 /// The compiler that is named, or the one of the launcher's MPI.
-fn find_compiler(plan: &Plan) -> Result<PathBuf, UsageError> {
-    if let Some(named) = &plan.mpicc {
+fn find_compiler(job: &Job) -> Result<PathBuf, UsageError> {
+    if let Some(named) = &job.mpicc {
         return program::find(named).ok_or_else(|| {
             let allowed = "a compiler of MPI, by its path or on PATH, is allowed";
             UsageError::new("--mpicc", named.to_string_lossy(), allowed)
         });
     }
-    let mut candidates = candidates(&plan.launcher_program).into_iter();
+    let mut candidates = candidates(&job.program).into_iter();
     candidates.find_map(|candidate| program::find(&candidate)).ok_or_else(|| {
         let allowed = format!(
             "there is no mpicc beside {} and none on PATH, and the measuring program must be compiled: install the \
              MPI's development files or load its module, or name its compiler",
-            plan.launcher_program.display()
+            job.program.display()
         );
         UsageError::new("--mpicc", "", allowed)
     })

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tributary_algorithms::Radices;
 use tributary_algorithms::model::Costs;
-use tributary_algorithms::network::Network;
+use tributary_algorithms::network::{Network, NetworkPrices};
 use tributary_tuning::{AlgorithmChoice, CostsRow, Measurement, Method, Tuning};
 use tributary_wire::host::kernel_of;
 
@@ -31,8 +31,10 @@ pub(crate) struct Decision {
     pub(super) kernel_table: Option<Table>,
     named_algorithm: AlgorithmChoice,
     costs: Option<CostsRow>,
-    /// The kind of network between the hosts, if there is one.
-    pub(super) network: Option<Network>,
+    /// What messages cost between the hosts: as measured here, else on the kind of network; none where there is no network.
+    pub(super) prices: Option<NetworkPrices>,
+    /// Whether what they predict decides where nothing was measured.
+    pub(super) predicts: bool,
     /// How many members the replicated groups of each level have, from the lowest; none where there are no such groups.
     group_radices: Option<Vec<u32>>,
     pub(super) leaders: Option<u32>,
@@ -71,13 +73,15 @@ pub(crate) struct Hosts {
     /// The kind of network between them; none if they are of one kernel, and have none.
     pub(crate) network: Option<Network>,
     pub(crate) ranks: u32,
+    /// Whether datagrams come through between them, as far as that was tried.
+    pub(crate) have_datagrams: bool,
 }
 
 impl Hosts {
     /// Hosts by their names, between which there is a network of this kind unless they are of one kernel.
     pub(crate) fn named(names: &[String], ranks: u32, network: Network) -> Self {
         let network = (!share_a_kernel(names)).then_some(network);
-        Self { count: names.len() as u32, network, ranks }
+        Self { count: names.len() as u32, network, ranks, have_datagrams: true }
     }
 }
 
@@ -121,6 +125,8 @@ impl Decision {
             }
             (BetweenHosts::Auto, _) => (!is_pair(settings, hosts), is_pair(settings, hosts)),
         };
+        let prices = tuning.prices.or(hosts.network.map(NetworkPrices::from));
+        let group_radices = group_radices(settings, basis, &table, hosts, prices.as_ref());
         Self {
             opens_tree,
             falls_back: settings.fallback == Fallback::Direct,
@@ -131,11 +137,10 @@ impl Decision {
             kernel_table,
             named_algorithm: settings.direct_algorithm,
             costs: tuning.costs,
-            network: hosts.network,
-            group_radices: (settings.between_hosts == BetweenHosts::Replicated)
-                .then(|| groups::fastest_radices(hosts.count, hosts.network))
-                .flatten()
-                .map(|radices| radices.iter().collect()),
+            prices,
+            predicts: basis == Basis::Predicted
+                || basis == Basis::TuningFile && tuning.prices.is_some(),
+            group_radices: group_radices.map(|radices| radices.iter().collect()),
             leaders: settings.leaders,
             sub_partitions: settings.sub_partitions,
             stream_min_bytes: settings.stream_min_bytes,
@@ -166,7 +171,7 @@ impl Basis {
         if settings.between_hosts != BetweenHosts::Auto {
             return Self::Named;
         }
-        if !tuning.measurements.is_empty() {
+        if tuning.has_shape_near(hosts.count, hosts.ranks) {
             return Self::TuningFile;
         }
         if is_pair(settings, hosts) {
@@ -177,9 +182,31 @@ impl Basis {
         }
         match hosts.network {
             _ if !are_real(settings) || hosts.count <= 2 => Self::Unmeasured,
+            _ if tuning.prices.is_some() => Self::Predicted,
             Some(_) => Self::Predicted,
             None => Self::Lab,
         }
+    }
+}
+
+/// The levels of replicated groups; none where no operation goes by them.
+fn group_radices(
+    settings: &Settings,
+    basis: Basis,
+    table: &Table,
+    hosts: Hosts,
+    prices: Option<&NetworkPrices>,
+) -> Option<Radices> {
+    match (settings.between_hosts, basis, prices) {
+        (BetweenHosts::Replicated, ..) => groups::fastest_radices(hosts.count, prices),
+        _ if !hosts.have_datagrams => None,
+        (BetweenHosts::Auto, Basis::TuningFile, _) if table.takes_datagrams() => {
+            groups::fastest_radices(hosts.count, prices)
+        }
+        (BetweenHosts::Auto, Basis::Predicted, Some(prices)) => {
+            groups::radices_that_win(hosts.count, prices)
+        }
+        _ => None,
     }
 }
 

@@ -6,13 +6,12 @@ use std::fmt;
 use serde::Serialize;
 use tributary_algorithms::network::Network;
 use tributary_algorithms::{Algorithm, CollectiveKind};
-use tributary_inter_host::goes_by_groups;
-use tributary_tuning::{AlgorithmChoice, Measurement, Method, Tuning};
+use tributary_tuning::{AlgorithmChoice, Measurement, MessageCarrier, Method, Tuning};
 use tributary_wire::{Datatype, Operator};
 
 use super::decision::{Basis, Decision, Hosts, is_joined_by_job, measurements};
 use super::limits::Limits;
-use super::predicted::Candidate;
+use super::predicted::{Candidate, Way};
 use super::{DirectPath, Opened, Path, Selection, lab};
 use crate::operation::Operation;
 use tributary_settings::Settings;
@@ -53,6 +52,9 @@ pub struct Case {
 pub struct Explanation {
     /// `in_host`, `in_tree`, `direct` or `passed_through`, as reports name it.
     pub path: &'static str,
+    /// What carries messages between the hosts; none on other paths than `direct`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub carrier: Option<MessageCarrier>,
     /// The host algorithm; none on other paths than `direct`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<String>,
@@ -77,7 +79,10 @@ pub struct Explanation {
 pub struct Predicted {
     /// The inter-host method.
     pub method: Method,
-    /// The host algorithm, of direct links.
+    /// What carries messages; none in the tree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub carrier: Option<MessageCarrier>,
+    /// The host algorithm; none in the tree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<String>,
     /// Mean time over the hosts.
@@ -89,6 +94,8 @@ pub struct Predicted {
 pub struct Measured {
     /// The inter-host method.
     pub method: Method,
+    /// What carries messages, without a tree.
+    pub carrier: MessageCarrier,
     /// The host algorithm, of direct links.
     pub algorithm: AlgorithmChoice,
     /// Leaders per host.
@@ -113,7 +120,7 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
         return inside_a_host(settings, case);
     }
     let ranks = case.hosts.saturating_mul(case.ranks_per_host);
-    let hosts = Hosts { count: case.hosts, network: case.network, ranks };
+    let hosts = Hosts { count: case.hosts, network: case.network, ranks, have_datagrams: true };
     let decision = Decision::new(settings, tuning, hosts);
     let basis = decision.basis;
     let lacks_tree = decision.opens_tree && is_joined_by_job(settings);
@@ -134,8 +141,6 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
         ranks,
         is_in_host_order: true,
     };
-    let is_by_groups = opened.group_algorithm.is_some()
-        && goes_by_groups(case.collective, case.len_bytes as usize);
     let may_fall_back = opened.tree && decision.falls_back;
     let mut rows = measurements(basis, tuning);
     let mut selection = Selection::between_hosts(decision, opened);
@@ -145,9 +150,6 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
         reasons.push(BY_JOB.to_owned());
         // What was measured of trees was not weighed.
         rows.retain(|row| row.method == Method::Direct);
-    }
-    if is_by_groups {
-        reasons.push(BY_GROUPS.to_owned());
     }
     if basis == Basis::Lab && opened.tree && case.nodes_in_kernel {
         rows = lab::inside_the_kernel(&rows);
@@ -164,10 +166,18 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
         return too_long(case.collective, longest, knobs);
     }
     let path = selection.path(&operation(case));
+    let is_by_groups = selection.goes_by_groups(path, case.collective, case.len_bytes);
+    if is_by_groups {
+        reasons.push(BY_GROUPS.to_owned());
+    }
     let measured = rule.map_or_else(Vec::new, |rule| weigh_rows(&rows, &rule));
     let candidates = selection.candidates(case.collective, case.len_bytes);
     let predicted = candidates.iter().map(Predicted::from).collect();
-    Explanation { reasons, measured, predicted, ..Explanation::of(path) }
+    let mut explanation = Explanation { reasons, measured, predicted, ..Explanation::of(path) };
+    if is_by_groups {
+        explanation.carrier = Some(MessageCarrier::Datagrams);
+    }
+    explanation
 }
 
 impl Explanation {
@@ -179,6 +189,7 @@ impl Explanation {
         };
         Self {
             path: path.kind().name(),
+            carrier: direct.map(|_| MessageCarrier::Links),
             algorithm: direct.map(|DirectPath { algorithm, .. }| algorithm.to_string()),
             leaders: direct.map(|direct| direct.leaders),
             sub_partitions: direct.map(|direct| direct.sub_partitions),
@@ -280,19 +291,30 @@ fn weigh_rows(rows: &[Measurement], rule: &Measurement) -> Vec<Measured> {
 
 impl From<&Candidate> for Predicted {
     fn from(candidate: &Candidate) -> Self {
-        Self {
-            method: candidate.method(),
-            algorithm: candidate.algorithm.map(|algorithm| algorithm.to_string()),
-            time_us: candidate.time_ns / 1e3,
-        }
+        let Candidate { way, time_ns } = *candidate;
+        let (carrier, algorithm) = match way {
+            Way::Tree => (None, None),
+            Way::Hosts(algorithm, carrier) => (Some(carrier), Some(algorithm.to_string())),
+        };
+        Self { method: way.method(), carrier, algorithm, time_us: time_ns / 1e3 }
     }
 }
 
 impl From<&Measurement> for Measured {
     fn from(row: &Measurement) -> Self {
-        let &Measurement { method, algorithm, leaders, sub_partitions, .. } = row;
+        let &Measurement { method, carrier, algorithm, leaders, sub_partitions, .. } = row;
         let &Measurement { hosts, ranks, len_bytes, time_us, .. } = row;
-        Self { method, algorithm, leaders, sub_partitions, hosts, ranks, len_bytes, time_us }
+        Self {
+            method,
+            carrier,
+            algorithm,
+            leaders,
+            sub_partitions,
+            hosts,
+            ranks,
+            len_bytes,
+            time_us,
+        }
     }
 }
 
@@ -304,7 +326,14 @@ impl fmt::Display for Explanation {
         {
             let plural = |count| if count == 1 { "" } else { "s" };
             let (s, p) = (plural(leaders), plural(parts));
-            write!(f, ", {algorithm}, {leaders} leader{s} a host, {parts} sub-partition{p} each")?;
+            let carrier = match self.carrier {
+                Some(MessageCarrier::Datagrams) => "datagrams, ",
+                Some(MessageCarrier::Links) | None => "",
+            };
+            write!(
+                f,
+                ", {carrier}{algorithm}, {leaders} leader{s} a host, {parts} sub-partition{p} each"
+            )?;
         }
         for reason in &self.reasons {
             write!(f, "\n{reason}.")?;

@@ -1,8 +1,12 @@
 //! The levels of replicated groups.
 
-use tributary_algorithms::network::{DATAGRAMS, Network};
+use std::sync::Arc;
+
+use tributary_algorithms::network::NetworkPrices;
 use tributary_algorithms::plan::Plan;
-use tributary_algorithms::{Carrier, Collective, Division, Radices};
+use tributary_algorithms::{Carrier, Collective, CollectiveKind, Division, Radices};
+
+use super::predicted::Predictor;
 
 /// The most members of a group: each takes a datagram of every other.
 const MEMBERS_MAX: u32 = 16;
@@ -13,47 +17,42 @@ const SHORT_BYTES: u64 = 8;
 /// The levels of least predicted time, of all whose groups are equal; none if there are none, as among 17 hosts. Where hosts are
 /// of one kernel, a sender does all that brings a datagram to its receiver, so the fewest datagrams take the least time: measured
 /// with a core for each host, docs/evidence/replicated-groups.md.
-pub(super) fn fastest_radices(hosts: u32, network: Option<Network>) -> Option<Radices> {
-    let datagrams = |radices: &Vec<u32>| radices.iter().map(|members| members - 1).sum::<u32>();
-    let choices = products(hosts, MEMBERS_MAX);
-    let Some(network) = network else {
-        return Radices::new(&choices.into_iter().min_by_key(datagrams)?);
+pub(super) fn fastest_radices(hosts: u32, prices: Option<&NetworkPrices>) -> Option<Radices> {
+    let datagrams = |radices: &Radices| radices.iter().map(|members| members - 1).sum::<u32>();
+    let choices = Radices::divisions(hosts, MEMBERS_MAX).into_iter();
+    let Some(prices) = prices else {
+        return choices.min_by_key(datagrams);
     };
-    let (carrier, prices) = (Carrier::Copies(DATAGRAMS), network.prices());
-    let timed = choices.into_iter().filter_map(|radices| {
-        let radices = Radices::new(&radices)?;
-        let plan = Plan::even(hosts, radices)?;
-        let (whole, sum) = (Division::Whole, Collective::Allreduce);
-        let time_ns = prices.levels_time_ns(&plan.into(), whole, carrier, sum, SHORT_BYTES)?;
-        Some((radices, time_ns))
-    });
+    let timed = choices
+        .filter_map(|radices| Some((radices, time_ns(hosts, radices, prices, SHORT_BYTES)?)));
     timed.min_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(radices, _)| radices)
 }
 
-/// Every list of factors from 2 to `factor_max`, the largest first, whose product is `number`.
-fn products(number: u32, factor_max: u32) -> Vec<Vec<u32>> {
-    if number == 1 {
-        return vec![Vec::new()];
-    }
-    let factors =
-        (2..=factor_max.min(number)).rev().filter(|factor| number.is_multiple_of(*factor));
-    let with = |factor: u32| {
-        let rests = products(number / factor, factor);
-        rests.into_iter().map(move |rest| [vec![factor], rest].concat())
-    };
-    factors.flat_map(with).collect()
+/// The same, if groups are faster on this network than any host algorithm over links, for short allreduces.
+pub(super) fn radices_that_win(hosts: u32, prices: &NetworkPrices) -> Option<Radices> {
+    let radices = fastest_radices(hosts, Some(prices));
+    let mut predictor = Predictor::new(*prices, hosts, None).with_groups(radices);
+    radices.filter(|_| predictor.way(CollectiveKind::Allreduce, SHORT_BYTES).is_by_groups())
+}
+
+/// What an allreduce of `len_bytes` takes by groups of these radices; none if they do not divide the hosts, or their datagrams
+/// are not that long. A barrier is one without bytes.
+pub(super) fn time_ns(
+    hosts: u32,
+    radices: Radices,
+    prices: &NetworkPrices,
+    len_bytes: u64,
+) -> Option<f64> {
+    let plan = Arc::new(Plan::even(hosts, radices)?);
+    let (carrier, sum) = (Carrier::Copies(prices.datagrams), Collective::Allreduce);
+    prices.links.levels_time_ns(&plan, Division::Whole, carrier, sum, len_bytes)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use tributary_algorithms::network::Network;
 
-    #[test]
-    fn every_product_is_found_once() {
-        assert_eq!(products(12, 16), [vec![12], vec![6, 2], vec![4, 3], vec![3, 2, 2]]);
-        assert_eq!(products(8, 4), [vec![4, 2], vec![2, 2, 2]]);
-        assert_eq!(products(17, 16), [[0; 0]; 0]);
-    }
+    use super::*;
 
     #[test]
     fn hosts_of_one_kernel_send_the_fewest_datagrams() {
@@ -66,7 +65,7 @@ mod tests {
     #[test]
     fn groups_are_equal_and_few_hosts_are_one() {
         let radices = |hosts| {
-            fastest_radices(hosts, Some(Network::Ethernet25))
+            fastest_radices(hosts, Some(&Network::Ethernet25.into()))
                 .map(|it| it.iter().collect::<Vec<_>>())
         };
         assert_eq!(radices(4), Some(vec![4]));

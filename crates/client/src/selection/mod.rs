@@ -23,7 +23,7 @@ use arrayvec::ArrayVec;
 use tributary_algorithms::model::{Design, Job};
 use tributary_algorithms::{Algorithm, CollectiveKind};
 use tributary_inter_host::goes_by_groups;
-use tributary_tuning::Method;
+use tributary_tuning::{MessageCarrier, Method};
 
 use crate::operation::Operation;
 use decision::Basis;
@@ -31,7 +31,7 @@ pub(crate) use decision::{Decision, Hosts};
 pub(crate) use limits::Limits;
 use losses::Losses;
 use model::Model;
-use predicted::{Aggregators, Candidate, Predictor};
+use predicted::{Aggregators, Candidate, Predictor, Way};
 use table::Table;
 use tributary_report::PathKind;
 use tributary_settings::SUB_PARTITIONS_MAX;
@@ -112,6 +112,8 @@ pub(crate) struct Selection {
     predictor: Option<Predictor>,
     /// Whether predictions decide on the method.
     is_predicted: bool,
+    /// Whether the user names the method.
+    is_named: bool,
     /// Leaders per host, if the user said how many.
     leaders: Option<u32>,
     /// Sub-partitions of each leader's share, if the user said how many.
@@ -179,8 +181,12 @@ impl Selection {
         let mut selection = Self {
             default_method: Some(if tree { Method::Tree } else { Method::Direct }),
             model: decision.model(),
-            predictor: decision.network.map(|kind| Predictor::new(kind, hosts, aggregators)),
-            is_predicted: decision.basis == Basis::Predicted && direct_leaders > 0,
+            predictor: decision.prices.map(|prices| {
+                let radices = decision.group_radices().filter(|_| group_algorithm.is_some());
+                Predictor::new(prices, hosts, aggregators).with_groups(radices)
+            }),
+            is_predicted: decision.predicts && direct_leaders > 0,
+            is_named: decision.basis == Basis::Named,
             leaders: decision.leaders,
             sub_partitions: decision.sub_partitions,
             table: match tree {
@@ -226,8 +232,13 @@ impl Selection {
     /// The path of an operation, and whether it is another one than where links lose nothing.
     pub(crate) fn choose(&mut self, operation: &Operation) -> Choice {
         let usual = self.usual_path(operation);
-        let is_direct = usual.method() == Some(Method::Direct);
-        let is_avoidable = is_direct && self.losses.is_some_and(|it| it.concern(operation));
+        let is_over_links = usual.method() == Some(Method::Direct)
+            && !self.goes_by_groups(
+                usual,
+                operation.collective.kind(),
+                operation.len_bytes() as u64,
+            );
+        let is_avoidable = is_over_links && self.losses.is_some_and(|it| it.concern(operation));
         let path = if is_avoidable && self.expects_losses() { Path::Tree } else { usual };
         Choice { path, is_avoidable }
     }
@@ -280,6 +291,17 @@ impl Selection {
         self.leaders_max > 0
     }
 
+    /// Whether replicated groups carry an operation of this path.
+    fn goes_by_groups(&self, path: Path, kind: CollectiveKind, len_bytes: u64) -> bool {
+        let algorithm = match path {
+            Path::Direct(direct) => Some(direct.algorithm),
+            Path::SharedMemory | Path::Tree => None,
+        };
+        self.group_algorithm.is_some()
+            && algorithm == self.group_algorithm
+            && goes_by_groups(kind, len_bytes as usize)
+    }
+
     /// The collective that goes between hosts for another.
     fn carrier_kind(&self, kind: CollectiveKind) -> CollectiveKind {
         match kind {
@@ -312,20 +334,26 @@ impl Selection {
         let rule = self.table.rule(kind, len_bytes).copied();
         let predictor = self.predictor.as_mut();
         let predicted = predictor.filter(|_| self.is_predicted);
-        let method = match (rule, predicted) {
+        let way = predicted.map(|predictor| predictor.way(kind, len_bytes));
+        let method = match (rule, way) {
             (Some(rule), _) => rule.method,
-            (None, Some(predictor)) => predictor.method(kind, len_bytes),
+            (None, Some(way)) => way.method(),
             (None, None) => default_method,
         };
         if method == Method::Tree {
             return Path::Tree;
         }
-        let measured =
-            rule.map(|rule| Design { leaders: rule.leaders, sub_partitions: rule.sub_partitions });
-        let is_by_groups = goes_by_groups(kind, len_bytes as usize);
-        if let Some(algorithm) = self.group_algorithm.filter(|_| is_by_groups) {
+        let takes_groups = match (rule, way) {
+            _ if self.is_named => true,
+            (Some(rule), _) => rule.carrier == MessageCarrier::Datagrams,
+            (None, way) => way.is_some_and(Way::is_by_groups),
+        };
+        let can_groups = takes_groups && goes_by_groups(kind, len_bytes as usize);
+        if let Some(algorithm) = self.group_algorithm.filter(|_| can_groups) {
             return Path::Direct(DirectPath { algorithm, leaders: 1, sub_partitions: 1 });
         }
+        let measured =
+            rule.map(|rule| Design { leaders: rule.leaders, sub_partitions: rule.sub_partitions });
         let Design { leaders, sub_partitions } = self.design(question, measured);
         let pieces = u64::from(leaders) * u64::from(sub_partitions);
         let piece_bytes = len_bytes.div_ceil(pieces);

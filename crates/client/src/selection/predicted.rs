@@ -1,14 +1,17 @@
 //! What decides on a network that nobody has measured: the times that the model predicts.
 //!
-//! Every candidate is weighed, the tree and all host algorithms, at prices for the kind of network. All ranks weigh
-//! the same ones and come to the same.
+//! Every candidate is weighed, the tree, all host algorithms, and replicated groups, at prices for the kind of network.
+//! All ranks weigh the same ones and come to the same.
 
 use std::collections::BTreeMap;
 
-use tributary_algorithms::network::{AGGREGATOR_IN_KERNEL, AGGREGATOR_PROCESS, Network};
+use tributary_algorithms::network::{AGGREGATOR_IN_KERNEL, NetworkPrices};
 use tributary_algorithms::prediction::Prices;
 use tributary_algorithms::{Algorithm, CollectiveKind, Radices};
-use tributary_tuning::Method;
+use tributary_inter_host::goes_by_groups;
+use tributary_tuning::{MessageCarrier, Method};
+
+use super::groups;
 
 /// The most messages that a host sends at one level of a mixed-radix exchange, and one.
 const RADIX_MAX: u32 = 16;
@@ -19,18 +22,32 @@ const ELEMENT_BYTES: u64 = 4;
 /// Above this length nothing changes any more.
 const LENGTH_MAX: u64 = 1 << 30;
 
-/// A way to carry an operation, and what it takes.
+/// A way to carry an operation between hosts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Candidate {
-    /// The host algorithm; none for the tree.
-    pub(super) algorithm: Option<Algorithm>,
-    pub(super) time_ns: f64,
+pub(super) enum Way {
+    Tree,
+    /// A host algorithm, and what carries its messages.
+    Hosts(Algorithm, MessageCarrier),
 }
 
-impl Candidate {
+impl Way {
     pub(super) fn method(self) -> Method {
-        if self.algorithm.is_some() { Method::Direct } else { Method::Tree }
+        match self {
+            Self::Tree => Method::Tree,
+            Self::Hosts(..) => Method::Direct,
+        }
     }
+
+    pub(super) fn is_by_groups(self) -> bool {
+        matches!(self, Self::Hosts(_, MessageCarrier::Datagrams))
+    }
+}
+
+/// A way, and what it takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Candidate {
+    pub(super) way: Way,
+    pub(super) time_ns: f64,
 }
 
 /// The aggregators of a communicator's tree.
@@ -43,54 +60,73 @@ pub(super) enum Aggregators {
 /// The predictions for one communicator.
 #[derive(Clone, Debug)]
 pub(super) struct Predictor {
-    network: Network,
+    prices: NetworkPrices,
     hosts: u32,
     /// None where there is no tree.
     aggregators: Option<Aggregators>,
-    /// The fastest host algorithm, and whether the tree is faster, for collective and quarter of an octave.
-    known: BTreeMap<(CollectiveKind, u64), (Algorithm, bool)>,
+    /// The levels of replicated groups, if there are any.
+    groups: Option<Radices>,
+    /// For collective and quarter of an octave.
+    known: BTreeMap<(CollectiveKind, u64), Fastest>,
+}
+
+/// What is the fastest for one collective and length.
+#[derive(Clone, Copy, Debug)]
+struct Fastest {
+    way: Way,
+    /// The fastest of those over links.
+    over_links: Algorithm,
 }
 
 impl Predictor {
-    pub(super) fn new(network: Network, hosts: u32, aggregators: Option<Aggregators>) -> Self {
-        Self { network, hosts, aggregators, known: BTreeMap::new() }
+    pub(super) fn new(prices: NetworkPrices, hosts: u32, aggregators: Option<Aggregators>) -> Self {
+        Self { prices, hosts, aggregators, groups: None, known: BTreeMap::new() }
     }
 
-    /// The fastest method.
-    pub(super) fn method(&mut self, kind: CollectiveKind, len_bytes: u64) -> Method {
-        if self.fastest(kind, len_bytes).1 { Method::Tree } else { Method::Direct }
+    /// The same where hosts are members of replicated groups, in levels of these radices.
+    pub(super) fn with_groups(self, groups: Option<Radices>) -> Self {
+        Self { groups, ..self }
     }
 
-    /// The fastest host algorithm.
+    /// The fastest way.
+    pub(super) fn way(&mut self, kind: CollectiveKind, len_bytes: u64) -> Way {
+        self.fastest(kind, len_bytes).way
+    }
+
+    /// The fastest host algorithm over links.
     pub(super) fn algorithm(&mut self, kind: CollectiveKind, len_bytes: u64) -> Algorithm {
-        self.fastest(kind, len_bytes).0
+        self.fastest(kind, len_bytes).over_links
     }
 
     /// Lengths of the same quarter of an octave get one answer, that of its shortest, so that few are predicted.
-    fn fastest(&mut self, kind: CollectiveKind, len_bytes: u64) -> (Algorithm, bool) {
+    fn fastest(&mut self, kind: CollectiveKind, len_bytes: u64) -> Fastest {
         let len_bytes = shortest_of_quarter_octave(len_bytes.min(LENGTH_MAX));
         if let Some(known) = self.known.get(&(kind, len_bytes)) {
             return *known;
         }
         let candidates = self.candidates(kind, len_bytes);
-        let is_in_tree = candidates[0].algorithm.is_none();
-        let algorithm = candidates.iter().find_map(|candidate| candidate.algorithm);
-        let fastest = (algorithm.expect("every collective has a host algorithm"), is_in_tree);
+        let over_links = candidates.iter().find_map(|candidate| match candidate.way {
+            Way::Hosts(algorithm, MessageCarrier::Links) => Some(algorithm),
+            Way::Hosts(_, MessageCarrier::Datagrams) | Way::Tree => None,
+        });
+        let over_links = over_links.expect("every collective has a host algorithm");
+        let fastest = Fastest { way: candidates[0].way, over_links };
         self.known.insert((kind, len_bytes), fastest);
         fastest
     }
 
     /// All candidates, the fastest first.
     pub(super) fn candidates(&self, kind: CollectiveKind, len_bytes: u64) -> Vec<Candidate> {
-        let prices = self.network.prices();
+        let prices = self.prices.links;
         let whole_bytes = self.whole_bytes(kind, len_bytes);
         let of_hosts = algorithms(self.hosts, whole_bytes, &prices).filter_map(|algorithm| {
             let collective = kind.rooted_at(0);
             let time_ns = prices.time_ns(algorithm, collective, self.hosts, whole_bytes)?;
-            Some(Candidate { algorithm: Some(algorithm), time_ns })
+            Some(Candidate { way: Way::Hosts(algorithm, MessageCarrier::Links), time_ns })
         });
         let mut candidates: Vec<Candidate> = of_hosts.collect();
         candidates.extend(self.through_the_tree(kind, len_bytes));
+        candidates.extend(self.by_groups(kind, len_bytes));
         candidates.sort_by(|one, other| one.time_ns.total_cmp(&other.time_ns));
         candidates
     }
@@ -104,12 +140,19 @@ impl Predictor {
             Aggregators::InKernel if carried_bytes <= AGGREGATOR_IN_KERNEL.segment_max_bytes => {
                 AGGREGATOR_IN_KERNEL
             }
-            _ => AGGREGATOR_PROCESS,
+            _ => self.prices.aggregators,
         };
         let to_one = kind == CollectiveKind::Reduce;
         let time_ns =
-            self.network.prices().tree_time_ns(&aggregator, self.hosts, carried_bytes, to_one);
-        Some(Candidate { algorithm: None, time_ns })
+            self.prices.links.tree_time_ns(&aggregator, self.hosts, carried_bytes, to_one);
+        Some(Candidate { way: Way::Tree, time_ns })
+    }
+
+    fn by_groups(&self, kind: CollectiveKind, len_bytes: u64) -> Option<Candidate> {
+        let radices = self.groups.filter(|_| goes_by_groups(kind, len_bytes as usize))?;
+        let time_ns = groups::time_ns(self.hosts, radices, &self.prices, len_bytes)?;
+        let algorithm = Algorithm::MixedRadix { radices };
+        Some(Candidate { way: Way::Hosts(algorithm, MessageCarrier::Datagrams), time_ns })
     }
 
     /// The vector of all hosts, where a length is that of one host's contribution.
@@ -155,10 +198,12 @@ fn shortest_of_quarter_octave(len_bytes: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use tributary_algorithms::network::Network;
+
     use super::*;
 
     fn predictor(hosts: u32, aggregators: Aggregators) -> Predictor {
-        Predictor::new(Network::Ethernet25, hosts, Some(aggregators))
+        Predictor::new(Network::Ethernet25.into(), hosts, Some(aggregators))
     }
 
     #[test]
@@ -166,10 +211,10 @@ mod tests {
         for hosts in [3, 8, 15, 64, 512] {
             let mut predictor = predictor(hosts, Aggregators::Processes);
             for len_bytes in [8, 1 << 10, 1 << 16, 1 << 20] {
-                let method = predictor.method(CollectiveKind::Allreduce, len_bytes);
+                let method = predictor.way(CollectiveKind::Allreduce, len_bytes).method();
                 assert_eq!(method, Method::Direct, "{hosts} hosts, {len_bytes} B");
             }
-            assert_eq!(predictor.method(CollectiveKind::Barrier, 0), Method::Direct);
+            assert_eq!(predictor.way(CollectiveKind::Barrier, 0).method(), Method::Direct);
         }
     }
 
@@ -177,15 +222,35 @@ mod tests {
     fn aggregators_inside_the_kernel_win_for_short_vectors() {
         for hosts in [4, 8, 64, 512] {
             let mut predictor = predictor(hosts, Aggregators::InKernel);
-            assert_eq!(predictor.method(CollectiveKind::Allreduce, 8), Method::Tree, "{hosts}");
-            assert_eq!(predictor.method(CollectiveKind::Allreduce, 1 << 16), Method::Direct);
+            assert_eq!(predictor.way(CollectiveKind::Allreduce, 8), Way::Tree, "{hosts}");
+            let long = predictor.way(CollectiveKind::Allreduce, 1 << 16);
+            assert_eq!(long.method(), Method::Direct);
+        }
+    }
+
+    #[test]
+    fn groups_win_for_short_vectors_where_hosts_have_cores_of_their_own() {
+        for network in
+            [Network::Ethernet10, Network::Ethernet25, Network::Ethernet100, Network::Cloud]
+        {
+            for hosts in [3, 4, 8, 16, 64, 512] {
+                let radices = groups::fastest_radices(hosts, Some(&network.into()));
+                let mut predictor =
+                    Predictor::new(network.into(), hosts, Some(Aggregators::Processes))
+                        .with_groups(radices);
+                assert!(predictor.way(CollectiveKind::Allreduce, 8).is_by_groups(), "{hosts}");
+                assert!(predictor.way(CollectiveKind::Barrier, 0).is_by_groups(), "{hosts}");
+                assert!(!predictor.way(CollectiveKind::Broadcast, 8).is_by_groups());
+                assert!(!predictor.way(CollectiveKind::Allreduce, 1 << 14).is_by_groups());
+            }
         }
     }
 
     #[test]
     fn few_rounds_where_latency_rules_and_few_bytes_where_they_do() {
-        let best = |network, hosts, len_bytes| {
-            Predictor::new(network, hosts, None).algorithm(CollectiveKind::Allreduce, len_bytes)
+        let best = |network: Network, hosts, len_bytes| {
+            Predictor::new(network.into(), hosts, None)
+                .algorithm(CollectiveKind::Allreduce, len_bytes)
         };
         assert_eq!(best(Network::Ethernet25, 4, 8), Algorithm::RecursiveDoubling);
         let levels = |radices: &[u32]| Algorithm::MixedRadix {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use tributary_algorithms::CollectiveKind;
-use tributary_tuning::{Measurement, Method};
+use tributary_tuning::{Measurement, MessageCarrier, Method};
 
 /// Rules for communicators of one size, in the order of lengths.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -39,6 +39,11 @@ impl Table {
     /// Whether some rule takes this method.
     pub(crate) fn takes(&self, method: Method) -> bool {
         self.0.iter().any(|rule| rule.method == method)
+    }
+
+    /// Whether some rule takes replicated groups.
+    pub(crate) fn takes_datagrams(&self) -> bool {
+        self.0.iter().any(|rule| rule.carrier == MessageCarrier::Datagrams)
     }
 
     /// Most leaders of a host in any rule.
@@ -90,10 +95,12 @@ mod tests {
             ranks,
             len_bytes,
             method,
+            carrier: MessageCarrier::Links,
             algorithm: AlgorithmChoice::Auto,
             leaders: 1,
             sub_partitions: 1,
             time_us,
+            quartiles_us: None,
         }
     }
 

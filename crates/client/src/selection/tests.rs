@@ -2,7 +2,7 @@
 
 use tributary_algorithms::Radices;
 use tributary_algorithms::network::Network;
-use tributary_tuning::{AlgorithmChoice, Measurement, Tuning};
+use tributary_tuning::{AlgorithmChoice, Measurement, MessageCarrier, Tuning};
 use tributary_wire::{Datatype, Operator};
 
 use super::decision::Hosts;
@@ -27,7 +27,7 @@ fn decision(hosts: usize, set: &[(&str, &str)]) -> Decision {
 
 /// The decision for hosts that share a kernel.
 fn decision_in_a_lab(hosts: u32, set: &[(&str, &str)]) -> Decision {
-    let hosts = Hosts { count: hosts, network: None, ranks: 8 };
+    let hosts = Hosts { count: hosts, network: None, ranks: 8, have_datagrams: true };
     Decision::new(&settings(set), &Tuning::default(), hosts)
 }
 
@@ -46,7 +46,8 @@ fn opened(hosts: u32) -> Opened {
 
 fn selection(rules: &[Measurement], set: &[(&str, &str)], tree: bool, leaders: u32) -> Selection {
     let tuning = Tuning { measurements: rules.to_vec(), ..Tuning::default() };
-    let hosts = Hosts { count: 2, network: Some(Network::Ethernet25), ranks: 8 };
+    let hosts =
+        Hosts { count: 2, network: Some(Network::Ethernet25), ranks: 8, have_datagrams: true };
     let decision = Decision::new(&settings(set), &tuning, hosts);
     let opened = Opened { tree, direct_leaders: leaders, ranks: 8, ..opened(2) };
     Selection::between_hosts(decision, opened)
@@ -59,10 +60,12 @@ fn rule(len_bytes: u64, method: Method, leaders: u32) -> Measurement {
         ranks: 8,
         len_bytes,
         method,
+        carrier: MessageCarrier::Links,
         algorithm: AlgorithmChoice::Ring,
         leaders,
         sub_partitions: 1,
         time_us: 1.0,
+        quartiles_us: None,
     }
 }
 
@@ -181,7 +184,8 @@ fn constants_that_were_measured_overrule_the_prices_of_a_kind_of_network() {
     };
     let algorithm = |costs| {
         let tuning = Tuning { costs, ..Tuning::default() };
-        let hosts = Hosts { count: 16, network: Some(Network::Cloud), ranks: 16 };
+        let hosts =
+            Hosts { count: 16, network: Some(Network::Cloud), ranks: 16, have_datagrams: true };
         let decision = Decision::new(&settings(&[MANAGER]), &tuning, hosts);
         match Selection::between_hosts(decision, opened(16)).path(&allreduce(2)) {
             Path::Direct(direct) => direct.algorithm,

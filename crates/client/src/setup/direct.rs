@@ -75,6 +75,9 @@ pub(super) fn open_method(
     };
     let problems = allgather_texts(bootstrap, &problem)?;
     let first = problems.iter().position(|problem| !problem.is_empty());
+    if problems.iter().any(|problem| problem == UNREACHED) {
+        context.note_lack_of_datagrams();
+    }
     let algorithm = Algorithm::MixedRadix { radices };
     let (group_algorithm, carriers) = match first {
         None => (Some(algorithm), format!("links and datagrams, {algorithm}")),

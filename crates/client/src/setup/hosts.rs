@@ -1,6 +1,5 @@
 //! How the hosts of a communicator come to meet: by the methods that selection opens.
 
-use tributary_algorithms::network::Network;
 use tributary_settings::{FabricChoice, NetworkChoice};
 use tributary_tuning::Tuning;
 
@@ -110,8 +109,10 @@ fn decide(
     let path = context.settings.tuning.as_deref().filter(|_| bootstrap.rank() == 0);
     let tuning = path.map(Tuning::read).transpose().map_err(|error| error.to_string());
     let tuning = agree(bootstrap, tuning)?.unwrap_or_default();
-    let network = network_of(context);
-    let hosts = Hosts::named(&placement.hosts, placement.ranks(), network);
+    let hosts = Hosts {
+        have_datagrams: context.has_datagrams(),
+        ..hosts_between(context, &placement.hosts, placement.ranks())
+    };
     let decision = Decision::new(&context.settings, &tuning, hosts);
     let text = serde_json::to_string(&decision).expect("a decision is plain data");
     let text = broadcast_text(bootstrap, 0, &text)?;
@@ -119,10 +120,16 @@ fn decide(
     Ok(serde_json::from_str(&text).map_err(damaged)?)
 }
 
-/// The kind of network that this host is on. One whose address can't be told is as one whose adapter says nothing.
-fn network_of(context: &Context) -> Network {
+/// The hosts, and the kind of network that is named, or that this host is on. One whose address can't be told is as one whose
+/// adapter says nothing.
+fn hosts_between(context: &Context, names: &[String], ranks: u32) -> Hosts {
     match context.settings.network {
-        NetworkChoice::Named(network) => network,
-        NetworkChoice::Auto => network::recognise(context.own_address().ok()),
+        // Hosts of one kernel too: a lab's network may be what takes the time.
+        NetworkChoice::Named(network) => {
+            Hosts { network: Some(network), ..Hosts::named(names, ranks, network) }
+        }
+        NetworkChoice::Auto => {
+            Hosts::named(names, ranks, network::recognise(context.own_address().ok()))
+        }
     }
 }

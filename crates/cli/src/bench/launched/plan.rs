@@ -1,13 +1,12 @@
 //! Makes a plan of the options.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
-use tributary_measuring::{Case, Library};
+use tributary_measuring::Case;
 
 use super::super::sizes;
 use crate::flags::BenchFlags;
-use crate::run::program;
+use crate::launched::{Job, With};
 use crate::usage::UsageError;
 
 /// The element is a float.
@@ -16,11 +15,7 @@ const ELEMENT_BYTES: u64 = 4;
 /// A measurement with checked options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    pub(super) launcher: Vec<OsString>,
-    /// The launcher's first word as a path to a program.
-    pub(super) launcher_program: PathBuf,
-    pub(super) mpicc: Option<OsString>,
-    pub(super) folder: PathBuf,
+    pub(super) job: Job,
     pub(super) cases: Vec<Case>,
     pub(super) peer: bool,
     pub(super) rounds: u64,
@@ -30,12 +25,12 @@ pub(super) struct Plan {
 
 impl Plan {
     /// What each round runs, in turns: the second one finds the machine as the first has left it.
-    pub(super) fn rounds(&self) -> impl Iterator<Item = Vec<Library>> {
+    pub(super) fn rounds(&self) -> impl Iterator<Item = Vec<With<'static>>> {
         let peer = self.peer;
         (0..self.rounds).map(move |round| match (peer, round % 2) {
-            (false, _) => vec![Library::Ours],
-            (true, 0) => vec![Library::Ours, Library::Plain],
-            (true, _) => vec![Library::Plain, Library::Ours],
+            (false, _) => vec![With::Ours(&[])],
+            (true, 0) => vec![With::Ours(&[]), With::Plain],
+            (true, _) => vec![With::Plain, With::Ours(&[])],
         })
     }
 }
@@ -45,18 +40,7 @@ impl TryFrom<&BenchFlags> for Plan {
 
     fn try_from(flags: &BenchFlags) -> Result<Self, UsageError> {
         let given = &flags.launched;
-        let word = &flags.launcher[0];
-        let launcher_program = program::find(word).ok_or_else(|| {
-            let allowed = "a launcher of MPI, by its path or on PATH, is allowed";
-            UsageError::new("LAUNCHER", word.to_string_lossy(), allowed)
-        })?;
-        let folder_refused =
-            |why: &str| UsageError::new("--folder", given.folder.to_string_lossy(), why);
-        let folder = std::path::absolute(&given.folder)
-            .map_err(|error| folder_refused(&error.to_string()))?;
-        if !folder.is_dir() {
-            return Err(folder_refused("an existing folder, which all hosts have, is allowed"));
-        }
+        let job = Job::new(&flags.launcher, &given.measuring)?;
         if let Some(report) = &given.report {
             let parent =
                 std::path::absolute(report).ok().and_then(|path| path.parent().map(PathBuf::from));
@@ -66,10 +50,7 @@ impl TryFrom<&BenchFlags> for Plan {
             }
         }
         Ok(Self {
-            launcher: flags.launcher.clone(),
-            launcher_program,
-            mpicc: given.mpicc.clone(),
-            folder,
+            job,
             cases: cases(flags)?,
             peer: given.peer,
             rounds: given.rounds,
@@ -114,6 +95,7 @@ fn cases(flags: &BenchFlags) -> Result<Vec<Case>, UsageError> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use tributary_measuring::Library;
 
     use super::*;
     use crate::flags::{Command, Flags};
@@ -145,7 +127,7 @@ mod tests {
                 "reduce_scatter:65536:100:10:ni",
             ]
         );
-        let first: Vec<Library> = plan.rounds().map(|round| round[0]).collect();
+        let first: Vec<Library> = plan.rounds().map(|round| round[0].library()).collect();
         assert_eq!(first, [Library::Ours, Library::Plain, Library::Ours], "in turns");
         assert_eq!(plan.cases[2].name(), "iallreduce");
     }
