@@ -34,7 +34,8 @@ pub(super) struct Group {
     level: u32,
     /// By member.
     hosts: Vec<u32>,
-    /// Those but this one.
+    /// Those but this one, from the next member on, and so in another order at each: copies go out in this order, one after the
+    /// other, and nobody gets all of them first or all of them last.
     pub(super) others: Vec<u32>,
     me: u8,
     machine: Member,
@@ -51,9 +52,10 @@ pub(super) struct Group {
 impl Group {
     /// Of the host `me`, one of `hosts`.
     pub(super) fn new(level: u32, hosts: Vec<u32>, me: u32, ask_after_ns: u64) -> Self {
-        let others = hosts.iter().copied().filter(|host| *host != me).collect();
         let place = hosts.iter().position(|host| *host == me);
-        let me = place.expect("a host is a member of its groups") as u8;
+        let place = place.expect("a host is a member of its groups");
+        let others = [&hosts[place + 1..], &hosts[..place]].concat();
+        let me = place as u8;
         let machine = Member::new(me, hosts.len() as u8, WINDOW, ask_after_ns);
         let memory = Memory::new(machine.places(), hosts.len());
         Self {

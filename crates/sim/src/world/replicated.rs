@@ -187,15 +187,17 @@ impl<D: Data> World<D> {
         }
     }
 
-    /// One call sends the copies, one after the other.
+    /// One call sends the copies, one after the other, from the next member on as in the product.
     fn send_copies(&mut self, id: RankId, level: usize, datagram: Datagram, at: Picos) -> Picos {
         let bytes =
             datagram.call.len_bytes + datagram.previous.map_or(0, |previous| previous.len_bytes);
         let process = self.ranks[id.index()].process;
-        let others = self.groups_of(id).levels[level].ranks.clone();
+        let ranks = &self.groups_of(id).levels[level].ranks;
+        let me = ranks.iter().position(|rank| *rank == id).expect("a member of its groups");
+        let others = [&ranks[me + 1..], &ranks[..me]].concat();
         let mut cost = self.costs.message.send.of(bytes);
         let mut at = at;
-        for to in others.into_iter().filter(|to| *to != id) {
+        for to in others {
             at = self.work(process, at, cost);
             self.post_notice(id, to, level, Said::Datagram(datagram), bytes, at);
             cost = self.costs.copies.send.of(bytes);
