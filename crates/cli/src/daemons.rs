@@ -18,6 +18,7 @@ use tributary_daemon::tokens::Tokens;
 use tributary_manager::ManagerConfig;
 use tributary_topology::Fabric;
 use tributary_topology::readers::{self, Format};
+use tributary_tuning::Tuning;
 use tributary_wire::control::KernelState;
 
 use crate::flags::{KernelFlag, ManagerFlags, NodeFlags, TokenAction, TokenFlags};
@@ -46,6 +47,7 @@ pub(crate) fn manager(flags: ManagerFlags) -> anyhow::Result<ExitCode> {
             authenticates_frames: flags.authenticate_frames,
             ..ManagerConfig::default()
         },
+        tuning: flags.tuning.as_deref().map(read_tuning).transpose()?,
         late_after: (flags.late_after > 0).then(|| Duration::from_secs(flags.late_after)),
     };
     let shutdown = Shutdown::new();
@@ -65,6 +67,13 @@ pub(crate) fn manager(flags: ManagerFlags) -> anyhow::Result<ExitCode> {
         Manager::new(options, shutdown)?.serve(listener).await;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// The text of a tuning file that can be used.
+fn read_tuning(file: &Path) -> anyhow::Result<String> {
+    let tuning = Tuning::read(file)
+        .map_err(|error| UsageError::new("--tuning", file.to_string_lossy(), error.to_string()))?;
+    Ok(tuning.to_toml())
 }
 
 /// Serves as an aggregation node until a signal asks to stop.

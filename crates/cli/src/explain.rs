@@ -15,7 +15,7 @@ use crate::usage::UsageError;
 /// Prints the path of the operation `typed`, such as `allreduce:65536`.
 pub(crate) fn print(typed: &str, flags: &ConfigFlags, settings: Settings) -> anyhow::Result<()> {
     let (collective, len_bytes) = operation(typed)?;
-    let tuning = settings.tuning.as_deref().map(Tuning::read).transpose()?.unwrap_or_default();
+    let tuning = settings.tuning.file().map(Tuning::read).transpose()?.unwrap_or_default();
     let case = Case {
         collective,
         len_bytes,

@@ -88,15 +88,16 @@ pub(crate) fn compare(flags: &CompareFlags) -> anyhow::Result<ExitCode> {
 
 /// The preset that the options describe.
 pub(crate) fn cluster(flags: &ClusterFlags) -> anyhow::Result<Preset> {
-    let mut preset = match &flags.config {
-        Some(path) => {
+    let mut preset = match (&flags.config, &flags.site) {
+        (_, Some(file)) => crate::sim_site::read(file)?,
+        (Some(path), None) => {
             let text = std::fs::read_to_string(path)
                 .with_context(|| format!("preset file {}", path.display()))?;
             preset::read(&text).map_err(|error| {
                 UsageError::new("--config", path.to_string_lossy(), error.to_string())
             })?
         }
-        None => preset::read_shipped(&flags.preset)
+        (None, None) => preset::read_shipped(&flags.preset)
             .map_err(|error| UsageError::new("--preset", &flags.preset, error.to_string()))?,
     };
     if let Some(file) = &flags.fabric {

@@ -184,7 +184,7 @@ impl Trial {
         set(&knobs::LEADERS, &self.leaders.to_string());
         set(&knobs::SUB_PARTITIONS, &self.sub_partitions.to_string());
         set(&knobs::DIRECT_ALGORITHM, self.algorithm.name());
-        set(&knobs::TUNING, "");
+        set(&knobs::TUNING, "off");
         let ended =
             command.stderr(Stdio::inherit()).output().context("the benchmark did not start")?;
         if !ended.status.success() {

@@ -12,6 +12,7 @@ use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_tex
 use crate::job::Job;
 use crate::job_fabric::{self, Met, Unreachable};
 use crate::manager::{Lease, ManagerClient, ManagerError};
+use crate::measurements::Measurements;
 use crate::rdma;
 use tributary_inter_host::{AddressError, own_address, wait_for_departures};
 use tributary_settings::{FabricChoice, InterfaceChoice, Ports, Requirement, Settings, WaitChoice};
@@ -47,6 +48,8 @@ pub struct Context {
     pub(crate) communicators: AtomicUsize,
     /// Communicators created so far.
     created: AtomicUsize,
+    /// What was measured of the system.
+    pub(crate) measurements: Measurements,
     /// Whether a group was asked for already.
     has_asked_group: AtomicBool,
     /// Whether datagrams between hosts were found not to come through.
@@ -151,6 +154,7 @@ impl Context {
             authenticates_frames: word.authenticates_frames,
             communicators: AtomicUsize::new(0),
             created: AtomicUsize::new(0),
+            measurements: word.measurements,
             has_asked_group: AtomicBool::new(false),
             lacks_datagrams: AtomicBool::new(false),
         })
@@ -224,15 +228,17 @@ impl Context {
         self.without_manager.as_deref()
     }
 
-    /// What rank 0's user should know of a manager that has not admitted the job, in one line.
+    /// What rank 0's user should know of a manager that has not admitted the job, or of measurements that can't be used, in one
+    /// line.
     #[must_use]
     pub fn remark(&self) -> Option<String> {
-        let problem = self.without_manager()?;
         let hope = match &self.job {
             Some(_) => "the job starts without a tree, and takes one when the manager grants it",
             None => "the job has no tree",
         };
-        Some(format!("{problem}; {hope}"))
+        let of_manager = self.without_manager().map(|problem| format!("{problem}; {hope}"));
+        let all: Vec<String> = of_manager.into_iter().chain(self.measurements.remark()).collect();
+        (!all.is_empty()).then(|| all.join(". "))
     }
 
     /// Where other hosts reach this one.
@@ -323,6 +329,7 @@ struct Word {
     /// Why the manager that is named has not admitted the job.
     without_manager: Option<String>,
     authenticates_frames: bool,
+    measurements: Measurements,
 }
 
 /// What of rank 0's settings holds for all: other ranks may lack its environment.
@@ -334,6 +341,7 @@ struct Shared {
     ports: Option<String>,
     /// [`Requirement::name`].
     requirement: String,
+    measurements: Measurements,
 }
 
 /// The job's place at the manager, if one is named that may give it trees; beside it, how else its hosts may be joined. Rank 0's
@@ -365,7 +373,14 @@ fn open_job(
             }
             (_, FabricChoice::Auto | FabricChoice::Job) => HostsJoinedBy::Job,
         };
-        told = Some((admission, joined_by, Shared::of(settings)));
+        let serves = |admission: &Admission| match admission {
+            Admission::Admitted(admitted) => admitted.has_tuning,
+            _ => false,
+        };
+        let serving = client.as_ref().filter(|_| serves(&admission));
+        let serving = serving.and_then(|client| client.as_ref().ok());
+        let measurements = Measurements::find(settings, serving);
+        told = Some((admission, joined_by, Shared::of(settings, measurements)));
     }
     let text = serde_json::to_string(&told).expect("an admission is plain data");
     let text = broadcast_text(world, 0, &text)?;
@@ -397,7 +412,7 @@ fn open_job(
         HostsJoinedBy::Mpi => None,
         HostsJoinedBy::Nothing => Some(FabricChoice::Off),
     };
-    let Shared { manager, interface, ports, requirement, .. } = shared;
+    let Shared { manager, interface, ports, requirement, measurements, .. } = shared;
     let requirement = Requirement::parse(&requirement).ok_or_else(damaged)?;
     let word = Word {
         fabric,
@@ -407,18 +422,20 @@ fn open_job(
         requirement,
         without_manager,
         authenticates_frames,
+        measurements,
     };
     Ok((job, word))
 }
 
 impl Shared {
-    fn of(settings: &Settings) -> Self {
+    fn of(settings: &Settings, measurements: Measurements) -> Self {
         Self {
             manager: settings.manager.clone(),
             token_file: settings.token_file.clone(),
             interface: settings.interface.as_ref().map(ToString::to_string),
             ports: settings.ports.map(|ports| ports.to_string()),
             requirement: settings.requirement.name().to_owned(),
+            measurements,
         }
     }
 }

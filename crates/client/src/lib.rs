@@ -45,6 +45,7 @@ mod job;
 mod job_fabric;
 pub mod lines;
 pub mod manager;
+mod measurements;
 mod operation;
 mod placement;
 mod prepared;

@@ -186,15 +186,29 @@ impl ManagerClient {
     /// # Errors
     /// If the manager doesn't answer or refuses.
     pub fn status(&self) -> Result<Status, ManagerError> {
+        let mut response = self.get("/v1/status")?;
+        let status = response.status().as_u16();
+        response.body_mut().read_json().map_err(|_| self.garbled_reply(status))
+    }
+
+    /// Asks for measurements of the site: the text of a tuning file.
+    ///
+    /// # Errors
+    /// If the manager doesn't answer or refuses.
+    pub fn tuning(&self) -> Result<String, ManagerError> {
+        let mut response = self.get("/v1/tuning")?;
+        let status = response.status().as_u16();
+        response.body_mut().read_to_string().map_err(|_| self.garbled_reply(status))
+    }
+
+    fn get(&self, path: &str) -> Result<ureq::http::Response<ureq::Body>, ManagerError> {
         let response = self
             .agent
-            .get(format!("https://{}/v1/status", self.address))
+            .get(format!("https://{}{path}", self.address))
             .header("authorization", &self.authorization)
             .call()
             .map_err(|error| self.unanswered(&error))?;
-        let mut response = self.accept(response)?;
-        let status = response.status().as_u16();
-        response.body_mut().read_json().map_err(|_| self.garbled_reply(status))
+        self.accept(response)
     }
 
     fn post(

@@ -168,6 +168,7 @@ impl Fabric {
             fabric: two_level(options.leaves, &host_names(options.hosts))?,
             config: options.manager_limits.clone(),
             late_after: None,
+            tuning: None,
         };
         let shutdown = Shutdown::new();
         let manager = Manager::new(manager, shutdown.clone())?;

@@ -49,6 +49,8 @@ pub struct ManagerOptions {
     /// A group that waits for an operation's missing parts for so long is logged, with who is late; none if it
     /// never is.
     pub late_after: Option<Duration>,
+    /// Measurements of the site for all jobs, as `tributary tune` writes them; none if there are none.
+    pub tuning: Option<String>,
 }
 
 /// Why a manager did not start.
@@ -65,6 +67,7 @@ pub struct Manager {
     access: Access,
     service: Arc<Service>,
     visitors: Arc<Visitors>,
+    tuning: Option<Arc<str>>,
     shutdown: Shutdown,
 }
 
@@ -86,15 +89,21 @@ impl Manager {
     /// # Errors
     /// If the kernel gives no random bytes.
     pub fn new(options: ManagerOptions, shutdown: Shutdown) -> Result<Self, ManagerError> {
-        let ManagerOptions { tokens, tenants, fabric, config, late_after } = options;
+        let ManagerOptions { tokens, tenants, fabric, config, late_after, tuning } = options;
         let limits = tenants.iter().map(|tenant| (tenant.name.clone(), tenant.limits)).collect();
-        let config = ManagerConfig { tenants: limits, ..config };
+        let config = ManagerConfig { tenants: limits, has_tuning: tuning.is_some(), ..config };
         let place_keys = tokens.operator.iter().map(Token::place_key).collect();
         let access = Access::new(tokens, tenants.into_iter().map(|it| (it.name, it.tokens)));
         let service = Service::new(config, fabric, place_keys, late_after, shutdown.clone())
             .map_err(ManagerError::NoEntropy)?;
         let visitors = Visitors::new().map_err(ManagerError::NoEntropy)?;
-        Ok(Self { access, service: Arc::new(service), visitors: Arc::new(visitors), shutdown })
+        Ok(Self {
+            access,
+            service: Arc::new(service),
+            visitors: Arc::new(visitors),
+            tuning: tuning.map(Arc::from),
+            shutdown,
+        })
     }
 
     /// Gives access to its status from within this process.
@@ -123,7 +132,7 @@ impl Manager {
             true => Err("the manager is stopping"),
             false => Ok(()),
         });
-        let router = routes::of_all(&self.service, self.visitors);
+        let router = routes::of_all(&self.service, self.visitors, self.tuning);
         let calls = http::Guarded::new(router, self.access).beside(page).openly(health);
         http::serve(listener, calls, &self.shutdown).await;
         ending.abort();

@@ -33,6 +33,8 @@ pub struct ManagerConfig {
     pub tenants: BTreeMap<String, TenantLimits>,
     /// Whether frames between hosts are authenticated: every group then gets a key of its own.
     pub authenticates_frames: bool,
+    /// Whether it serves measurements of the site, which its admissions then say.
+    pub has_tuning: bool,
     /// The first epoch of a group. Managers that follow each other should not use the same ones.
     pub first_epoch: Epoch,
     /// The number of the first job. As above.
@@ -71,6 +73,7 @@ impl Default for ManagerConfig {
             multicast: None,
             tenants: BTreeMap::new(),
             authenticates_frames: false,
+            has_tuning: false,
             first_epoch: Epoch(1),
             first_job: JobId(0),
         }

@@ -62,7 +62,12 @@ impl JobTable {
             return Err(AdmitError::NumberTaken { job });
         }
         entry.leases += 1;
-        Ok(JobAdmission { job, secret, authenticate_frames: config.authenticates_frames })
+        Ok(JobAdmission {
+            job,
+            secret,
+            authenticate_frames: config.authenticates_frames,
+            has_tuning: config.has_tuning,
+        })
     }
 
     /// Whether a place may be resumed. Nobody is believed who asks for a number, also where nothing is known of it

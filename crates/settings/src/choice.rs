@@ -1,5 +1,7 @@
 //! What knobs choose between by name.
 
+use std::path::{Path, PathBuf};
+
 use tributary_algorithms::network::Network;
 use tributary_tuning::AlgorithmChoice;
 
@@ -32,6 +34,37 @@ impl FabricChoice {
     #[must_use]
     pub fn joins_by_job(self) -> bool {
         matches!(self, Self::Auto | Self::Job)
+    }
+}
+
+/// Which measurements of this system decide.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TuningChoice {
+    /// The manager's, if it has any; else the user's own file, if there is one.
+    #[default]
+    Auto,
+    /// None.
+    Off,
+    /// Those of a file.
+    File(PathBuf),
+}
+
+impl TuningChoice {
+    pub(super) fn of(text: &str) -> Self {
+        match text {
+            "" | "auto" => Self::Auto,
+            "off" => Self::Off,
+            path => Self::File(path.into()),
+        }
+    }
+
+    /// The file that is named.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Auto | Self::Off => None,
+        }
     }
 }
 

@@ -275,10 +275,11 @@ pub const BETWEEN_SCAN_MAX: Knob = Knob {
 /// Measurements to choose by.
 pub const TUNING: Knob = Knob {
     name: "TRIBUTARY_TUNING",
-    default: "",
+    default: "auto",
     unit: "",
-    allowed: "a file that tributary tune wrote",
-    help: "what was measured on this system: paths, algorithms and leaders are selected by it",
+    allowed: "auto, off, or a file that tributary tune wrote",
+    help: "what was measured on this system: paths, algorithms and leaders are selected by it; auto takes \
+           the manager's file, else ~/.config/tributary/tuning.toml, if it was measured on such hosts",
 };
 /// This host's address.
 pub const HOST_ADDRESS: Knob = Knob {

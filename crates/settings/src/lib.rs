@@ -19,7 +19,7 @@ use tributary_wire::StreamTerms;
 
 pub use self::choice::{
     AvoidLosses, BetweenHosts, ChannelChoice, FabricChoice, Fallback, NetworkChoice, Requirement,
-    SharpFailure, Switch, TransportChoice, WaitChoice,
+    SharpFailure, Switch, TransportChoice, TuningChoice, WaitChoice,
 };
 pub use self::error::SettingError;
 pub use self::misspelt::{Misspelt, misspelt};
@@ -84,8 +84,8 @@ pub struct Settings {
     pub between_allgather_max_bytes: Option<u64>,
     /// Longest vector of a scan between hosts.
     pub between_scan_max_bytes: Option<u64>,
-    /// What was measured on this system.
-    pub tuning: Option<PathBuf>,
+    /// Which measurements of this system decide.
+    pub tuning: TuningChoice,
     /// Where other hosts reach this one.
     pub host_address: Option<IpAddr>,
     /// Which of its addresses they may use.
@@ -176,7 +176,7 @@ impl Settings {
             between_reduce_scatter_max_bytes: bytes_or_auto(&knobs::BETWEEN_REDUCE_SCATTER_MAX)?,
             between_allgather_max_bytes: bytes_or_auto(&knobs::BETWEEN_ALLGATHER_MAX)?,
             between_scan_max_bytes: bytes_or_auto(&knobs::BETWEEN_SCAN_MAX)?,
-            tuning: read.path(&knobs::TUNING),
+            tuning: TuningChoice::of(&read.text(&knobs::TUNING)),
             host_address: read.parsed(&knobs::HOST_ADDRESS, |text| text.parse().ok())?,
             interface: read.parsed(&knobs::INTERFACE, InterfaceChoice::parse)?,
             ports: read.parsed(&knobs::PORTS, Ports::parse)?,

@@ -13,7 +13,7 @@ pub(super) struct Reader<E>(pub(super) E);
 
 impl<E: Fn(&str) -> Option<String>> Reader<E> {
     /// The text, which is empty if there is none.
-    fn text(&self, knob: &'static Knob) -> String {
+    pub(super) fn text(&self, knob: &'static Knob) -> String {
         knob.value(&self.0).value
     }
 

@@ -168,13 +168,25 @@ impl Tuning {
         Ok(tuning)
     }
 
+    /// A file's text.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("plain data always serializes")
+    }
+
+    /// Whether it was measured among hosts such as these: of one kernel, or with a network between them.
+    #[must_use]
+    pub fn is_of(&self, one_kernel: bool) -> bool {
+        // Without a site, processes of one machine were the hosts.
+        self.site.as_ref().is_none_or(|site| site.one_kernel) == one_kernel
+    }
+
     /// Writes a file.
     ///
     /// # Errors
     /// If it can't be written.
     pub fn write(&self, path: &Path) -> Result<(), TuningError> {
-        let text = toml::to_string(self).expect("plain data always serializes");
-        std::fs::write(path, text).map_err(|error| TuningError::File {
+        std::fs::write(path, self.to_toml()).map_err(|error| TuningError::File {
             path: path.to_owned(),
             problem: error.to_string(),
         })

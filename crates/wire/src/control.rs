@@ -424,6 +424,9 @@ pub struct JobAdmission {
     /// they draw themselves.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub authenticate_frames: bool,
+    /// Whether `GET /v1/tuning` gives measurements of the site.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub has_tuning: bool,
 }
 
 /// `POST /v1/jobs/{job}/groups`: a job asks for a group.

@@ -71,6 +71,10 @@ pub(crate) struct ManagerFlags {
     #[arg(long)]
     pub(crate) authenticate_frames: bool,
 
+    /// Measurements of the site that `tributary tune FILE -- LAUNCHER` wrote, for all jobs that name no file of their own
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) tuning: Option<PathBuf>,
+
     /// Seconds after which a group that waits for hosts is logged, with their names; 0 for never
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = whole_number(0..=86_400))]
     pub(crate) late_after: u64,

@@ -15,6 +15,7 @@ Examples:
   tributary sim run --config cluster.toml
   tributary sim run --preset ethernet-25 --hosts 8 --sizes 8,4K
   tributary sim run --preset ethernet-25 --aggregators 4
+  tributary sim run --site site.toml --hosts 8 --sizes 8:64K
   tributary sim run --print-preset edr-sharp > cluster.toml";
 
 const COMPARE_EXAMPLES: &str = "\
@@ -105,6 +106,11 @@ pub(crate) struct ClusterFlags {
     /// A preset file of your own
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
+
+    /// A file that `tributary tune FILE -- LAUNCHER` wrote: its hosts on one switch, at the prices of their network
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(conflicts_with_all = ["preset", "config"])]
+    pub(crate) site: Option<PathBuf>,
 
     /// A topology file, which replaces the preset's fabric
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -86,7 +86,7 @@ impl Hosts {
 }
 
 /// Whether hosts share a kernel, and have no network between them, although their names differ.
-fn share_a_kernel(hosts: &[String]) -> bool {
+pub(crate) fn share_a_kernel(hosts: &[String]) -> bool {
     let mut kernels = hosts.iter().map(|host| kernel_of(host));
     let first = kernels.next().flatten();
     first.is_some() && kernels.all(|kernel| kernel == first)

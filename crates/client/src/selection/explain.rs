@@ -242,7 +242,7 @@ fn reason(basis: Basis, settings: &Settings, case: Case, has_rule: bool) -> Stri
     match basis {
         Basis::Named => "TRIBUTARY_BETWEEN_HOSTS names the method".to_owned(),
         Basis::TuningFile if has_rule => {
-            let file = settings.tuning.as_deref().map(|path| path.display().to_string());
+            let file = settings.tuning.file().map(|path| path.display().to_string());
             format!("It is the fastest in {}", file.as_deref().unwrap_or("the tuning file"))
         }
         Basis::TuningFile => format!("The tuning file has no measurement of {name}"),

@@ -27,7 +27,7 @@ use tributary_tuning::{MessageCarrier, Method};
 
 use crate::operation::Operation;
 use decision::Basis;
-pub(crate) use decision::{Decision, Hosts};
+pub(crate) use decision::{Decision, Hosts, share_a_kernel};
 pub(crate) use limits::Limits;
 use losses::Losses;
 use model::Model;

@@ -1,7 +1,6 @@
 //! How the hosts of a communicator come to meet: by the methods that selection opens.
 
 use tributary_settings::{FabricChoice, NetworkChoice};
-use tributary_tuning::Tuning;
 
 use super::agreement::{Unavailable, agree};
 use super::{direct, network, tree};
@@ -9,7 +8,7 @@ use crate::bootstrap::{Bootstrap, BootstrapError, broadcast_text};
 use crate::context::Context;
 use crate::engine::{InterHostMethods, StreamUse};
 use crate::placement::Placement;
-use crate::selection::{Decision, Hosts, Opened, Selection};
+use crate::selection::{Decision, Hosts, Opened, Selection, share_a_kernel};
 
 /// What a communicator of several hosts has opened.
 pub(super) struct Joined {
@@ -100,15 +99,14 @@ pub(super) fn join(
     Ok(joined)
 }
 
-/// Rank 0 reads what was measured, and decides.
+/// Rank 0 decides.
 fn decide(
     context: &Context,
     bootstrap: &mut dyn Bootstrap,
     placement: &Placement,
 ) -> Result<Decision, Unavailable> {
-    let path = context.settings.tuning.as_deref().filter(|_| bootstrap.rank() == 0);
-    let tuning = path.map(Tuning::read).transpose().map_err(|error| error.to_string());
-    let tuning = agree(bootstrap, tuning)?.unwrap_or_default();
+    let one_kernel = share_a_kernel(&placement.hosts);
+    let tuning = agree(bootstrap, context.measurements.between(one_kernel))?;
     let hosts = Hosts {
         have_datagrams: context.has_datagrams(),
         ..hosts_between(context, &placement.hosts, placement.ranks())

@@ -32,7 +32,11 @@ type Number = Result<Path<u32>, PathRejection>;
 type Shared = State<Arc<Service>>;
 
 /// All calls that need a token, each for those whose token is good for it.
-pub(super) fn of_all(service: &Arc<Service>, visitors: Arc<Visitors>) -> Router {
+pub(super) fn of_all(
+    service: &Arc<Service>,
+    visitors: Arc<Visitors>,
+    tuning: Option<Arc<str>>,
+) -> Router {
     let everybodys = Router::new().route("/v1/status", get(status));
     let calls = everybodys.merge(of_owners()).merge(of_readers()).merge(of_the_operator());
     let calls = calls.with_state(Arc::clone(service));
@@ -40,9 +44,13 @@ pub(super) fn of_all(service: &Arc<Service>, visitors: Arc<Visitors>) -> Router 
         .route("/v1/page/codes", post(draw_code))
         .route_layer(from_fn(readers_only))
         .with_state(visitors);
+    let measurements = Router::new()
+        .route("/v1/tuning", get(read_tuning))
+        .route_layer(from_fn(owners_only))
+        .with_state(tuning);
     // An aggregator's offer is longer than all else, and has a limit of its own.
     let longest = |bytes_max| from_fn_with_state(BodyLimits::up_to(bytes_max), read_body);
-    let calls = calls.merge(codes).route_layer(longest(BODY_BYTES_MAX));
+    let calls = calls.merge(codes).merge(measurements).route_layer(longest(BODY_BYTES_MAX));
     let offers = Router::new()
         .route("/v1/nodes", post(register))
         .route_layer(longest(OFFER_BYTES_MAX))
@@ -142,6 +150,11 @@ async fn status(State(service): Shared, Extension(role): Extension<Role>) -> Jso
 
 async fn render_metrics(State(service): Shared) -> String {
     service.render_metrics()
+}
+
+/// Nothing without measurements.
+async fn read_tuning(State(tuning): State<Option<Arc<str>>>) -> Result<String, StatusCode> {
+    tuning.map(|text| text.to_string()).ok_or(StatusCode::NO_CONTENT)
 }
 
 async fn draw_code(State(visitors): State<Arc<Visitors>>) -> Result<Json<PageCode>, Refused> {

@@ -49,6 +49,7 @@ impl RunningManager {
             fabric: Fabric::new(),
             config: ManagerConfig::default(),
             late_after: None,
+            tuning: None,
         };
         let shutdown = Shutdown::new();
         let manager = Manager::new(options, shutdown.clone()).unwrap();

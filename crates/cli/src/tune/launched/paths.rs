@@ -103,7 +103,7 @@ impl MeasuredPath {
             (knobs::DIRECT_ALGORITHM.name, self.algorithm.name().to_owned()),
             (knobs::LEADERS.name, self.leaders.to_string()),
             (knobs::SUB_PARTITIONS.name, "1".to_owned()),
-            (knobs::TUNING.name, String::new()),
+            (knobs::TUNING.name, "off".to_owned()),
         ]
     }
 

@@ -1,0 +1,80 @@
+//! Which measurements of the system decide: those that the user names, the manager's, or a file of the user's own.
+//!
+//! Rank 0 of the job finds them when the job opens, and all ranks have the same: other hosts may lack its environment and its files.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tributary_settings::{Settings, TuningChoice};
+use tributary_tuning::Tuning;
+
+use crate::manager::ManagerClient;
+
+/// What rank 0 has found, for all.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Measurements {
+    tuning: Tuning,
+    /// Whether the user named them: they hold whatever hosts they were made on.
+    is_named: bool,
+    /// Why those that were to decide can't be used.
+    problem: Option<String>,
+}
+
+impl Measurements {
+    /// Those that decide for a job. `manager` is one that has admitted it and serves measurements.
+    pub(crate) fn find(settings: &Settings, manager: Option<&ManagerClient>) -> Self {
+        let found = match &settings.tuning {
+            TuningChoice::Off => Ok(Tuning::default()),
+            TuningChoice::File(path) => read(path),
+            // To show the tree is what emulated hosts are for.
+            TuningChoice::Auto if settings.hosts > 1 => Ok(Tuning::default()),
+            TuningChoice::Auto => match manager {
+                Some(manager) => given(manager),
+                None => match own_file().filter(|path| path.exists()) {
+                    Some(path) => read(&path),
+                    None => Ok(Tuning::default()),
+                },
+            },
+        };
+        let is_named = settings.tuning.file().is_some();
+        match found {
+            Ok(tuning) => Self { tuning, is_named, problem: None },
+            Err(problem) => Self { problem: Some(problem), is_named, ..Self::default() },
+        }
+    }
+
+    /// Those that decide between hosts, which may share a kernel.
+    ///
+    /// # Errors
+    /// Why those that the user named can't be used.
+    pub(crate) fn between(&self, one_kernel: bool) -> Result<Tuning, String> {
+        match &self.problem {
+            Some(problem) if self.is_named => Err(problem.clone()),
+            _ if self.is_named || self.tuning.is_of(one_kernel) => Ok(self.tuning.clone()),
+            _ => Ok(Tuning::default()),
+        }
+    }
+
+    /// Why those that nobody named do not decide, although they are there.
+    pub(crate) fn remark(&self) -> Option<String> {
+        let problem = self.problem.as_deref().filter(|_| !self.is_named)?;
+        Some(format!("{problem}; nothing that was measured decides"))
+    }
+}
+
+fn given(manager: &ManagerClient) -> Result<Tuning, String> {
+    let text = manager.tuning().map_err(|error| error.to_string())?;
+    Tuning::from_toml(&text).map_err(|problem| format!("the manager's measurements: {problem}"))
+}
+
+fn read(path: &Path) -> Result<Tuning, String> {
+    Tuning::read(path).map_err(|error| error.to_string())
+}
+
+/// The user's own file.
+fn own_file() -> Option<PathBuf> {
+    let folder = |name: &str| env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
+    let config = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
+    Some(config.join("tributary/tuning.toml"))
+}
