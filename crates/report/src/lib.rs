@@ -82,7 +82,8 @@ pub struct CommunicatorReport {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
     /// What carried data between its hosts and the aggregation tree when it was set up: `shm`,
-    /// `tcp` or `udp`, and at which hosts where that differs. Empty without a tree.
+    /// `tcp` or `udp`, and at which hosts where that differs; and what carries it between leaders, where that is more than
+    /// links. Empty if nothing of that applies.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub carriers: String,
     /// What ranks of a host had to do without among themselves, and why: the usual method to get a shared

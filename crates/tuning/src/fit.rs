@@ -56,6 +56,12 @@ const OF_LINKS: &[Part] = &[
         prices.links.receive_ns *= factor;
     },
     |prices, factor| prices.links.wire_ns *= factor,
+    // One for the other: operations with few messages in a row hardly tell them apart.
+    |prices, factor| {
+        prices.links.send_ns *= factor;
+        prices.links.receive_ns *= factor;
+        prices.links.wire_ns /= factor;
+    },
     |prices, factor| prices.links.link_ns_per_byte *= factor,
     |prices, factor| {
         prices.links.copy_ns_per_byte *= factor;
@@ -107,8 +113,17 @@ pub fn fit(times: &[Timed], start: NetworkPrices) -> Option<Fitted> {
     Some(Fitted { prices, mean_miss, worst_miss })
 }
 
-/// Multiplies one part after the other as long as that comes closer, by smaller and smaller factors.
+/// The best of the searches that begin with each of the parts: what comes first takes the most.
 fn search(times: &[Timed], start: NetworkPrices, parts: &[Part]) -> NetworkPrices {
+    let first = |number: usize| [&parts[number..], &parts[..number]].concat();
+    let found = (0..parts.len()).map(|number| descend(times, start, &first(number)));
+    let miss = |prices: &NetworkPrices| mean_miss(times, prices);
+    let best = found.min_by(|one, other| miss(one).total_cmp(&miss(other)));
+    best.unwrap_or(start)
+}
+
+/// Multiplies one part after the other as long as that comes closer, by smaller and smaller factors.
+fn descend(times: &[Timed], start: NetworkPrices, parts: &[Part]) -> NetworkPrices {
     let mut best = start;
     let mut least = mean_miss(times, &best);
     let mut factor = FACTOR_MAX;

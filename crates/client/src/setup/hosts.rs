@@ -94,7 +94,12 @@ pub(super) fn join(
         joined.methods.tree = tree.tree;
         joined.without_failover = tree.without_failover;
         joined.stream = tree.stream;
-        joined.carriers = Some(tree.carriers);
+        joined.carriers = Some(match joined.carriers {
+            Some(between_leaders) => {
+                format!("{}; between leaders {between_leaders}", tree.carriers)
+            }
+            None => tree.carriers,
+        });
     }
     Ok(joined)
 }

@@ -16,4 +16,5 @@ mod recovery;
 mod resources;
 mod streams;
 mod tenants;
+mod tuning;
 mod versions;

@@ -34,6 +34,21 @@ impl RunningManager {
     }
 
     pub(crate) fn with_tokens(address: SocketAddr, tokens: Tokens, tenants: Vec<Tenant>) -> Self {
+        Self::run(address, tokens, tenants, None)
+    }
+
+    /// One that serves measurements, or none.
+    pub(crate) fn serving(token: &Token, tuning: Option<&str>) -> Self {
+        let address = (Ipv4Addr::LOCALHOST, 0).into();
+        Self::run(address, token.clone().into(), Vec::new(), tuning.map(str::to_owned))
+    }
+
+    fn run(
+        address: SocketAddr,
+        tokens: Tokens,
+        tenants: Vec<Tenant>,
+        tuning: Option<String>,
+    ) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let mut listener = None;
         // The address was just left by the manager before.
@@ -49,7 +64,7 @@ impl RunningManager {
             fabric: Fabric::new(),
             config: ManagerConfig::default(),
             late_after: None,
-            tuning: None,
+            tuning,
         };
         let shutdown = Shutdown::new();
         let manager = Manager::new(options, shutdown.clone()).unwrap();

@@ -58,8 +58,8 @@ fn about_prices(tuning: &Tuning, site: &Site) -> String {
     let percent = |share: f64| (share * 100.0).round();
     match (&tuning.prices, site.prices_miss) {
         (Some(NetworkPrices { links, datagrams, aggregators }), Some([mean, worst])) => format!(
-            "A message takes {:.2} us at each end and {:.2} us between, a byte {:.3} ns on a\nlink; a further \
-             datagram {:.2} us, a message at an aggregator {:.2} us.\nAt these prices the model misses the times by \
+            "A message takes {:.2} us at each end and {:.2} us between,\na byte {:.3} ns on a link, a further \
+             datagram {:.2} us,\na message at an aggregator {:.2} us.\nAt these prices the model misses the times by \
              {}% in the mean, {}% at most.",
             links.send_ns / 1e3,
             links.wire_ns / 1e3,
