@@ -126,7 +126,7 @@ pub const AGGREGATOR_PROCESS: AggregatorPrices = AggregatorPrices {
     reply_ns: 2_000.0,
     reply_ns_per_byte: 0.08,
     latency_ns: 300.0,
-    segment_max_bytes: 4_096,
+    segment_max_bytes: 65_536,
     segments_in_flight: 8,
 };
 

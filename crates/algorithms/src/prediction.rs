@@ -106,9 +106,12 @@ impl Prices {
         loop {
             let children = f64::from(level.min(AGGREGATOR_HOSTS_MAX));
             let replies = if to_one { 1.0 } else { children };
+            // What children send comes over one link, and is taken by one core.
+            let on_link_ns = self.on_link_ns(segment);
+            let takes_ns = take_ns + (children - 1.0) * take_ns.max(on_link_ns);
             // A child waits for the replies to those before it, half of them in the mean.
-            let waits_ns = (replies - 1.0) / 2.0 * reply_ns;
-            time_ns += children * take_ns + aggregator.latency_ns + waits_ns + crossing_ns;
+            let waits_ns = (replies - 1.0) / 2.0 * reply_ns.max(on_link_ns);
+            time_ns += takes_ns + aggregator.latency_ns + waits_ns + crossing_ns;
             let on_core_ns = children * take_ns + replies * reply_ns;
             busiest_ns = busiest_ns.max(on_core_ns).max(children * self.on_link_ns(segment));
             if level <= AGGREGATOR_HOSTS_MAX {
