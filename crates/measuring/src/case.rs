@@ -34,6 +34,9 @@ pub struct Case {
     pub blocks: u64,
     /// Calls before them.
     pub warmup: u64,
+    /// The least calls of a block of a collective in which every rank waits for all: ranks begin a block at different times, which
+    /// counts in its first call.
+    pub calls_min: u64,
 }
 
 /// What the measuring program runs with.
@@ -97,7 +100,9 @@ impl Case {
         let form = if self.nonblocking { "n" } else { "b" };
         let place = if self.in_place { "i" } else { "" };
         let name = self.collective.name();
-        format!("{name}:{}:{}:{}:{form}{place}", self.size_bytes, self.blocks, self.warmup)
+        let calls = if self.calls_min > 1 { format!(":{}", self.calls_min) } else { String::new() };
+        let Self { size_bytes, blocks, warmup, .. } = self;
+        format!("{name}:{size_bytes}:{blocks}:{warmup}:{form}{place}{calls}")
     }
 }
 

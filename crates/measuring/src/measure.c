@@ -60,6 +60,7 @@ struct measured_case {
     long blocks;
     long warmup;
     int calls;     /* a block */
+    int calls_min;
 };
 
 /* An adapter as the kernel describes it. */
@@ -140,10 +141,11 @@ static long weight_below(int count) {
 }
 
 static struct measured_case parse(const char *text) {
-    struct measured_case one = {.kind = KINDS, .calls = 1};
+    struct measured_case one = {.kind = KINDS, .calls = 1, .calls_min = 1};
     char name[24] = "", form[4] = "";
     long bytes = 0;
-    if (sscanf(text, "%23[a-z_]:%ld:%ld:%ld:%3[bni]", name, &bytes, &one.blocks, &one.warmup, form) != 5) {
+    if (sscanf(text, "%23[a-z_]:%ld:%ld:%ld:%3[bni]:%d", name, &bytes, &one.blocks, &one.warmup, form,
+               &one.calls_min) < 5) {
         fail("not a case", text);
     }
     for (int at = 0; at < KINDS; at++) {
@@ -151,7 +153,8 @@ static struct measured_case parse(const char *text) {
             one.kind = (enum kind)at;
         }
     }
-    if (one.kind == KINDS || one.blocks < 1 || one.warmup < 0 || bytes < 0) {
+    if (one.kind == KINDS || one.blocks < 1 || one.warmup < 0 || bytes < 0 || one.calls_min < 1 ||
+        one.calls_min > CALLS_MAX) {
         fail("not a case", text);
     }
     one.starts = strchr(form, 'n') != NULL;
@@ -320,7 +323,7 @@ static void settle(struct measured_case *one) {
     one->calls = TRIAL_CALLS;
     double us = timed_block(one);
     double calls = us >= BLOCK_US ? 1 : us * CALLS_MAX <= BLOCK_US ? CALLS_MAX : BLOCK_US / us + 1;
-    one->calls = agreed((int)calls);
+    one->calls = agreed((int)calls < one->calls_min ? one->calls_min : (int)calls);
 }
 
 /* Rank 0 writes the slowest rank's time of each of some blocks. */

@@ -166,6 +166,7 @@ mod tests {
         size_bytes: 8,
         blocks: 2,
         warmup: 0,
+        calls_min: 1,
     };
 
     /// What is said when these lines come.

@@ -26,6 +26,9 @@ use paths::{MeasuredPath, Shape, paths};
 /// Bytes of an element of the measuring program.
 const ELEMENT_BYTES: u64 = 4;
 
+/// Calls of a block: at which times ranks begin it counts for an eighth.
+const BLOCK_CALLS: u64 = 8;
+
 /// Prices that miss the times they are made of by more, in the mean, say nothing of others.
 const MISS_MAX: f64 = 0.25;
 
@@ -76,6 +79,7 @@ fn cases(flags: &TuneFlags) -> anyhow::Result<Vec<Case>> {
                 size_bytes,
                 blocks: flags.iters,
                 warmup: flags.iters / 10,
+                calls_min: BLOCK_CALLS,
             });
         }
     }

@@ -85,6 +85,7 @@ fn cases(flags: &BenchFlags) -> Result<Vec<Case>, UsageError> {
                     size_bytes,
                     blocks,
                     warmup: flags.warmup.unwrap_or(blocks / 10),
+                    calls_min: 1,
                 });
             }
         }

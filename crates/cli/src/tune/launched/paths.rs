@@ -242,6 +242,7 @@ mod tests {
             size_bytes,
             blocks: 1,
             warmup: 0,
+            calls_min: 1,
         };
         let all = [
             case(Collective::Allreduce, 8),
