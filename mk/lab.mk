@@ -19,8 +19,8 @@ test-lab: build mpi-venvs lab-tools launchers-tools ## Run MPI programs on hosts
 	$(PYTHON) tests/lab/bench_report.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/nemesis.py --tributary $(PROGRAM) --seconds 40
 	$(PYTHON) tests/lab/soak.py --tributary $(PROGRAM) --loss 2 --between-hosts tree --kill-every 8 --seconds 40
-	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --path lossy-tree4 --path lossy-direct2 --path lossy-replicated4 --kind right --programs 12 --batch 4
-	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --path lossy-tree4 --path lossy-direct2 --path lossy-replicated4 --kind wrong --programs 12 --batch 4
+	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --path lossy-tree4 --path lossy-direct2 --path lossy-replicated4 --path lossy-network4 --kind right --programs 12 --batch 4
+	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --path lossy-tree4 --path lossy-direct2 --path lossy-replicated4 --path lossy-network4 --kind wrong --programs 12 --batch 4
 	$(PYTHON) tests/lab/upgrade.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/kills.py --tributary $(PROGRAM) --jobs 15
 	$(PYTHON) tests/lab/flood.py --tributary $(PROGRAM) --rounds 1

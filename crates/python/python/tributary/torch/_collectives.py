@@ -174,8 +174,8 @@ class LibraryCollectives:
                     requests.append(getattr(self._communicator, f"i{method}")(*arguments))
         finally:
             # Refused: what was started ends by itself, and nobody waits for what was not.
-            deadline.is_over, deadline.check = (requests[-1].done, requests[-1].test) if requests else (
-                lambda: True, nothing)
+            deadline.check, deadline.is_over = (requests[-1].test, requests[-1].done) if requests else (
+                nothing, lambda: True)
         return TributaryWork([Timed(requests, deadline)], result, finish)
 
     def _run(self, name, opts, calls, tensors):

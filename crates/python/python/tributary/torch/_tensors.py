@@ -9,14 +9,13 @@ REDUCED = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch
            torch.float32, torch.float64, torch.complex64, torch.complex128, torch.bool}
 
 
-def memory(tensor):
-    """The capsule of DLPack for a contiguous tensor."""
-    return torch._C._to_dlpack(tensor.detach())
+# The capsule of DLPack for a `dense` tensor.
+memory = torch._C._to_dlpack
 
 
 def as_bytes(tensor):
-    """A contiguous tensor's memory, whatever its type."""
-    return memory(tensor.detach().reshape(-1).view(torch.uint8))
+    """A `dense` tensor's memory, whatever its type."""
+    return memory(tensor.reshape(-1).view(torch.uint8))
 
 
 def dense(tensor):
