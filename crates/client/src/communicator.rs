@@ -50,8 +50,8 @@ impl Communicator {
         let mut engine = engine;
         engine.report_to(Arc::clone(counters));
         let policy = context.policy;
-        let alarm = engine.alarm().cloned();
-        let engine = if context.callers_take_turns && alarm.is_none() {
+        let alarms = engine.alarms();
+        let engine = if context.callers_take_turns && alarms.is_empty() {
             // SAFETY: the caller of `Context::callers_take_turns` has promised it, except for the thread
             // that drives requests; `start` shares the engine before that thread learns of it.
             unsafe { Exclusive::new_unshared(engine) }
@@ -59,10 +59,12 @@ impl Communicator {
             Exclusive::new(engine)
         };
         let shared = Arc::new(Shared { engine, policy });
-        if let Some(alarm) = alarm {
+        for alarm in &alarms {
             let attendant =
-                Attendant { shared: Arc::downgrade(&shared), alarm: Arc::downgrade(&alarm) };
+                Attendant { shared: Arc::downgrade(&shared), alarm: Arc::downgrade(alarm) };
             alarm.attended_by(Box::new(attendant));
+        }
+        if !alarms.is_empty() {
             shared.engine.lock().watch();
         }
         Ok(Self {

@@ -181,12 +181,13 @@ impl Engine {
         if path == Path::Tree && lacks_tree { PathKind::Direct } else { path.kind() }
     }
 
-    /// What wakes this rank when the tree is lost somewhere, or another host needs an answer; none where that is of no use. A
-    /// communicator with a tree has no replicated groups.
-    pub(crate) fn alarm(&self) -> Option<&Arc<Alarm>> {
+    /// What wakes this rank: one alarm when the tree is lost somewhere, another when a host of replicated groups needs an
+    /// answer. None where that is of no use.
+    pub(crate) fn alarms(&self) -> Vec<Arc<Alarm>> {
         let InterHostMethods { tree, direct } = &self.methods;
         let of_tree = tree.as_ref().and_then(FailoverTree::alarm);
-        of_tree.or_else(|| direct.as_ref().and_then(DirectMethod::alarm))
+        let of_groups = direct.as_ref().and_then(DirectMethod::alarm);
+        of_tree.into_iter().chain(of_groups).cloned().collect()
     }
 
     /// Has what it watches for watched from now on.
