@@ -26,7 +26,6 @@ mod sim_advise;
 mod sim_bench;
 mod sim_calibrate;
 mod sim_replay;
-mod sim_site;
 mod swarm;
 mod tables;
 mod texts;

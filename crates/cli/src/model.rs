@@ -7,12 +7,13 @@ use std::process::ExitCode;
 use serde_json::json;
 use tributary_algorithms::model::{Costs, Design, Job};
 use tributary_client::CollectiveKind;
+use tributary_measuring::paths::LEADERS;
 use tributary_tuning::Tuning;
 
 use crate::bench::sizes;
 use crate::flags::ModelFlags;
 use crate::tables;
-use crate::tune::{self, LEADERS};
+use crate::tune;
 use crate::usage::UsageError;
 
 /// Bytes of an element of the measured vectors.

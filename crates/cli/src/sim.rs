@@ -10,9 +10,10 @@ use comfy_table::{Cell as ShownCell, CellAlignment, ContentArrangement, Table as
 use indicatif::{ProgressBar, ProgressStyle};
 use tributary_charts::{Cell, Table};
 use tributary_figures::plan::{self, Question};
-use tributary_figures::{Compared, Effort, Figure, FigureError, Progress};
+use tributary_figures::{Compared, Effort, Figure, FigureError, Progress, site};
 use tributary_sim::input::Refused;
 use tributary_sim::preset::{self, BesideRanks, FabricShape, Preset};
+use tributary_tuning::Tuning;
 
 use crate::bench::sizes;
 use crate::flags::{ClusterFlags, CompareFlags, FigureFlags, SimRunFlags, SystemFlags};
@@ -89,7 +90,7 @@ pub(crate) fn compare(flags: &CompareFlags) -> anyhow::Result<ExitCode> {
 /// The preset that the options describe.
 pub(crate) fn cluster(flags: &ClusterFlags) -> anyhow::Result<Preset> {
     let mut preset = match (&flags.config, &flags.site) {
-        (_, Some(file)) => crate::sim_site::read(file)?,
+        (_, Some(file)) => read_site(file)?,
         (Some(path), None) => {
             let text = std::fs::read_to_string(path)
                 .with_context(|| format!("preset file {}", path.display()))?;
@@ -104,6 +105,13 @@ pub(crate) fn cluster(flags: &ClusterFlags) -> anyhow::Result<Preset> {
         preset.fabric = FabricShape::Topology { file: file.clone() };
     }
     Ok(preset)
+}
+
+/// The preset of a site that `tributary tune` has measured.
+fn read_site(file: &Path) -> anyhow::Result<Preset> {
+    let tuning = Tuning::read(file).map_err(|error| error.to_string());
+    let preset = tuning.and_then(|tuning| site::preset_of(&tuning));
+    Ok(preset.map_err(|problem| UsageError::new("--site", file.to_string_lossy(), problem))?)
 }
 
 fn question(flags: &SystemFlags) -> anyhow::Result<(Preset, Question)> {

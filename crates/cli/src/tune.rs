@@ -10,8 +10,9 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
+use tributary_client::Settings;
 use tributary_client::knobs::{self, Knob};
-use tributary_client::{Requirement, Settings};
+use tributary_measuring::paths::{LEADERS, requirement_of};
 use tributary_tuning::{
     AlgorithmChoice, CostsRow, Measurement, MessageCarrier, Method, Tuning, measure_costs,
 };
@@ -20,8 +21,6 @@ use crate::bench::sizes;
 use crate::flags::{CollectiveFlag, TuneFlags};
 use crate::usage;
 
-/// Numbers of leaders per host to try, up to the number of ranks.
-pub(crate) const LEADERS: [u32; 5] = [1, 2, 4, 8, 16];
 /// Numbers of sub-partitions of each leader's share to try.
 const SUB_PARTITIONS: [u32; 2] = [1, 4];
 
@@ -155,14 +154,6 @@ fn direct(trial: Trial, ppn: u32) -> impl Iterator<Item = Trial> {
             })
         })
     })
-}
-
-/// What a trial of a method must have.
-fn requirement_of(method: Method) -> Requirement {
-    match method {
-        Method::Tree => Requirement::Tree,
-        Method::Direct => Requirement::Between,
-    }
 }
 
 impl Trial {

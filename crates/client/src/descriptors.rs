@@ -40,10 +40,8 @@ pub(crate) fn make_room() -> Result<(), String> {
 /// Whether so many descriptors are in use that a communicator should do with few: one for every other host of a group is too many.
 pub(crate) fn are_scarce() -> bool {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return false };
-    // What the process may come to have.
     let limits = getrlimit(Resource::Nofile);
-    let most = limits.maximum.or(limits.current);
-    most.is_some_and(|most| open.count() as u64 > most / 4)
+    limits.maximum.or(limits.current).is_some_and(|most| open.count() as u64 > most / 4)
 }
 
 /// The limit with which a process that uses so many descriptors has room: the one it has, or a higher one; none if that is

@@ -2,8 +2,7 @@
 //!
 //! Rank 0 of the job finds them when the job opens, and all ranks have the same: other hosts may lack its environment and its files.
 
-use std::env;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use tributary_settings::{Settings, TuningChoice};
@@ -25,17 +24,16 @@ impl Measurements {
     /// Those that decide for a job. `manager` is one that has admitted it and serves measurements.
     pub(crate) fn find(settings: &Settings, manager: Option<&ManagerClient>) -> Self {
         let found = match &settings.tuning {
-            TuningChoice::Off => Ok(Tuning::default()),
             TuningChoice::File(path) => read(path),
-            // To show the tree is what emulated hosts are for.
-            TuningChoice::Auto if settings.hosts > 1 => Ok(Tuning::default()),
-            TuningChoice::Auto => match manager {
+            TuningChoice::Auto if settings.hosts == 1 => match manager {
                 Some(manager) => given(manager),
-                None => match own_file().filter(|path| path.exists()) {
-                    Some(path) => read(&path),
-                    None => Ok(Tuning::default()),
-                },
+                None => {
+                    let own = Tuning::own_file().filter(|path| path.exists());
+                    own.map_or_else(|| Ok(Tuning::default()), |path| read(&path))
+                }
             },
+            // To show the tree is what emulated hosts are for.
+            TuningChoice::Auto | TuningChoice::Off => Ok(Tuning::default()),
         };
         let is_named = settings.tuning.file().is_some();
         match found {
@@ -70,11 +68,4 @@ fn given(manager: &ManagerClient) -> Result<Tuning, String> {
 
 fn read(path: &Path) -> Result<Tuning, String> {
     Tuning::read(path).map_err(|error| error.to_string())
-}
-
-/// The user's own file.
-fn own_file() -> Option<PathBuf> {
-    let folder = |name: &str| env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
-    let config = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
-    Some(config.join("tributary/tuning.toml"))
 }

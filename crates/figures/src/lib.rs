@@ -16,6 +16,7 @@ mod output;
 pub mod plan;
 mod published;
 mod scale;
+pub mod site;
 mod statements;
 mod streaming;
 mod sweep;

@@ -1,13 +1,14 @@
 //! Collectives measured through a launcher of MPI.
 //!
-//! Owns the measuring program's source, what it says, the figures that come of it, and the file to pass on, with what
-//! may be in it. Must not know how the program is compiled and started, or how figures are shown.
+//! Owns the measuring program's source, what it says, the figures that come of it, the paths between hosts that are measured one by
+//! one ([`paths`]), and the file to pass on, with what may be in it. Must not know how the program is compiled and started, or how figures are shown.
 #![forbid(unsafe_code)]
 
 mod case;
 mod document;
 mod lines;
 mod names;
+pub mod paths;
 mod rows;
 mod said;
 

@@ -24,6 +24,7 @@ mod member;
 mod membership;
 mod messages;
 mod multicast;
+mod notices;
 mod outcome;
 mod packet;
 mod payload;
@@ -54,8 +55,8 @@ use frames::Frames;
 use host::Adapter;
 use losses::{Arrival, Losses};
 use multicast::DatagramTerms;
+use notices::Notices;
 use packet::{Cargo, Packet, Packets};
-use replicated::Notices;
 use transfer::Transfers;
 
 impl<D: Data> World<D> {

@@ -157,6 +157,16 @@ impl Tuning {
         Self::from_toml(&text).map_err(format)
     }
 
+    /// Where a user's own file is, for jobs without a manager: `tributary/tuning.toml` in the folder for settings. None where
+    /// nothing says which folder that is.
+    #[must_use]
+    pub fn own_file() -> Option<PathBuf> {
+        let folder =
+            |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
+        let settings = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
+        Some(settings?.join("tributary/tuning.toml"))
+    }
+
     /// Reads a file's text.
     ///
     /// # Errors

@@ -46,6 +46,17 @@ pub struct Fitted {
     pub worst_miss: f64,
 }
 
+/// Prices that miss the times they are made of by more, in the mean, say nothing of others.
+pub const MISS_MAX: f64 = 0.25;
+
+impl Fitted {
+    /// Whether the prices are of use: they miss their own times by little, in the mean.
+    #[must_use]
+    pub fn explains_the_times(&self) -> bool {
+        self.mean_miss <= MISS_MAX
+    }
+}
+
 /// A group of prices that grow and shrink together.
 type Part = fn(&mut NetworkPrices, f64);
 

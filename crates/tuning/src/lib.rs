@@ -12,5 +12,5 @@ mod measure;
 
 pub use choice::{AlgorithmChoice, MessageCarrier, Method};
 pub use file::{CostsRow, Measurement, Site, Tuning, TuningError};
-pub use fit::{Fitted, Timed, Way, fit};
+pub use fit::{Fitted, MISS_MAX, Timed, Way, fit};
 pub use measure::{MeasureError, measure_costs};

@@ -3,7 +3,6 @@
 //! Each path is a start of the measuring program ([`crate::launched`]) with the knobs that name it. Paths take turns, round by
 //! round, so that all have the same moments of the cluster. The file is written after every round.
 
-mod paths;
 mod summary;
 
 use std::fs::OpenOptions;
@@ -14,23 +13,21 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use tributary_algorithms::network::{Network, NetworkPrices};
 use tributary_client::Settings;
-use tributary_measuring::{Case, Measured, Outcome};
+use tributary_measuring::paths::{MeasuredPath, Shape, paths};
+use tributary_measuring::{Case, Collective, Measured, Outcome};
 use tributary_tuning::{Measurement, Site, Timed, Tuning, fit};
 
 use crate::bench::sizes;
-use crate::flags::TuneFlags;
+use crate::flags::{CollectiveFlag, TuneFlags};
 use crate::launched::{Job, Launcher, Start, Stop, With, compile};
 use crate::usage;
-use paths::{MeasuredPath, Shape, paths};
+use summary::write as write_summary;
 
 /// Bytes of an element of the measuring program.
 const ELEMENT_BYTES: u64 = 4;
 
 /// Calls of a block: at which times ranks begin it counts for an eighth.
 const BLOCK_CALLS: u64 = 8;
-
-/// Prices that miss the times they are made of by more, in the mean, say nothing of others.
-const MISS_MAX: f64 = 0.25;
 
 /// Measures and writes.
 pub(super) fn tune(flags: &TuneFlags) -> anyhow::Result<ExitCode> {
@@ -61,7 +58,7 @@ pub(super) fn tune(flags: &TuneFlags) -> anyhow::Result<ExitCode> {
     }
     add_prices(&mut tuning, &paths, shape);
     tuning.write(&flags.file)?;
-    summary::write(&tuning, &flags.file)?;
+    write_summary(&tuning, &flags.file)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -70,7 +67,7 @@ fn cases(flags: &TuneFlags) -> anyhow::Result<Vec<Case>> {
     let sizes = sizes::parse(&flags.sizes, ELEMENT_BYTES)?;
     let mut cases = Vec::new();
     for collective in &flags.collectives {
-        let collective = paths::measured_collective(*collective);
+        let collective = measured_collective(*collective);
         for &size_bytes in if collective.has_data() { &sizes[..] } else { &[0] } {
             cases.push(Case {
                 collective,
@@ -84,6 +81,15 @@ fn cases(flags: &TuneFlags) -> anyhow::Result<Vec<Case>> {
         }
     }
     Ok(cases)
+}
+
+fn measured_collective(flag: CollectiveFlag) -> Collective {
+    match flag {
+        CollectiveFlag::Allreduce => Collective::Allreduce,
+        CollectiveFlag::Reduce => Collective::Reduce,
+        CollectiveFlag::Barrier => Collective::Barrier,
+        CollectiveFlag::Bcast => Collective::Bcast,
+    }
 }
 
 /// What the first start tells of the hosts.
@@ -169,7 +175,7 @@ impl Session<'_> {
         self.starts += 1;
         let start = Start { number: self.starts, heading, cases: &cases, with: With::Ours(&knobs) };
         let outcome = self.launcher.start(&start, &self.stop)?;
-        path.take(outcome, &cases)
+        path.take(outcome, &cases).map_err(anyhow::Error::msg)
     }
 }
 
@@ -204,5 +210,5 @@ fn add_prices(tuning: &mut Tuning, paths: &[MeasuredPath], shape: Shape) {
     if let Some(site) = &mut tuning.site {
         site.prices_miss = Some([fitted.mean_miss, fitted.worst_miss]);
     }
-    tuning.prices = (fitted.mean_miss <= MISS_MAX).then_some(fitted.prices);
+    tuning.prices = fitted.explains_the_times().then_some(fitted.prices);
 }

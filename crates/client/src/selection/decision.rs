@@ -12,6 +12,7 @@ use super::lab;
 use super::limits::AskedLimits;
 use super::losses::Avoided;
 use super::model::Model;
+use super::predicted;
 use super::table::Table;
 use tributary_settings::{BetweenHosts, Fallback, LEADERS_MAX, Settings};
 
@@ -207,7 +208,7 @@ fn group_radices(
             groups::fastest_radices(hosts.count, prices)
         }
         (BetweenHosts::Auto, Basis::Predicted, Some(prices)) => {
-            groups::radices_that_win(hosts.count, prices)
+            predicted::radices_that_win(hosts.count, prices)
         }
         _ => None,
     }

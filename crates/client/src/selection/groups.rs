@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use tributary_algorithms::network::NetworkPrices;
 use tributary_algorithms::plan::Plan;
-use tributary_algorithms::{Carrier, Collective, CollectiveKind, Division, Radices};
-
-use super::predicted::Predictor;
+use tributary_algorithms::{Carrier, Collective, Division, Radices};
 
 /// The most members of a group: each takes a datagram of every other.
 const MEMBERS_MAX: u32 = 16;
 
 /// The length that levels are chosen for: short operations are most of those that groups carry.
-const SHORT_BYTES: u64 = 8;
+pub(super) const SHORT_BYTES: u64 = 8;
 
 /// The levels of least predicted time, of all whose groups are equal; none if there are none, as among 17 hosts. Where hosts are
 /// of one kernel, a sender does all that brings a datagram to its receiver, so the fewest datagrams take the least time: measured
@@ -26,13 +24,6 @@ pub(super) fn fastest_radices(hosts: u32, prices: Option<&NetworkPrices>) -> Opt
     let timed = choices
         .filter_map(|radices| Some((radices, time_ns(hosts, radices, prices, SHORT_BYTES)?)));
     timed.min_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(radices, _)| radices)
-}
-
-/// The same, if groups are faster on this network than any host algorithm over links, for short allreduces.
-pub(super) fn radices_that_win(hosts: u32, prices: &NetworkPrices) -> Option<Radices> {
-    let radices = fastest_radices(hosts, Some(prices));
-    let mut predictor = Predictor::new(*prices, hosts, None).with_groups(radices);
-    radices.filter(|_| predictor.way(CollectiveKind::Allreduce, SHORT_BYTES).is_by_groups())
 }
 
 /// What an allreduce of `len_bytes` takes by groups of these radices; none if they do not divide the hosts, or their datagrams

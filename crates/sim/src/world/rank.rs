@@ -9,7 +9,7 @@ use tributary_algorithms::{Algorithm, Collective, Schedule};
 
 use super::graph::GraphRun;
 use super::ids::{ProcessId, RankId, TransferId};
-use super::replicated::Groups;
+use super::notices::Groups;
 use crate::engine::Picos;
 
 /// Ranks that run collectives together.

@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use tributary_algorithms::plan::Plan;
-use tributary_replicated::{Call, Datagram, Member, Message, Output};
+use tributary_replicated::{Call, Datagram, Member, Output};
 
 use super::event::Event;
 use super::ids::{NoticeId, RankId};
+use super::notices::{Groups, Level, Notice, Said};
 use super::packet::{Cargo, Packet};
 use super::payload::Data;
 use super::rank::Team;
@@ -21,70 +22,6 @@ const ASK_AFTER_NS: u64 = 2_000_000;
 
 /// The product's operations run one by one.
 const WINDOW: u16 = 1;
-
-/// What one member says to another.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Notice {
-    to: RankId,
-    level: usize,
-    /// Its sender, as a member of the level's group.
-    from: u8,
-    said: Said,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Said {
-    Datagram(Datagram),
-    Message(Message),
-}
-
-/// All notices under way, in reused places.
-#[derive(Debug, Default)]
-pub(super) struct Notices {
-    places: Vec<Notice>,
-    free: Vec<u32>,
-}
-
-impl Notices {
-    fn put(&mut self, notice: Notice) -> NoticeId {
-        if let Some(place) = self.free.pop() {
-            self.places[place as usize] = notice;
-            return NoticeId(place);
-        }
-        self.places.push(notice);
-        NoticeId(u32::try_from(self.places.len() - 1).expect("fewer than 2^32 notices at once"))
-    }
-
-    /// It is taken, or lost.
-    pub(super) fn take(&mut self, id: NoticeId) -> Notice {
-        self.free.push(id.0);
-        self.places[id.0 as usize]
-    }
-}
-
-/// A rank's place in the groups of all levels.
-pub(super) struct Groups {
-    levels: Vec<Level>,
-    /// The operation under way.
-    call: Option<Call>,
-    /// What has come and is not taken.
-    inbox: Vec<Notice>,
-    /// Whether an event is scheduled at which the rank takes what has come.
-    is_taking: bool,
-}
-
-struct Level {
-    machine: Member,
-    /// The members, in child order.
-    ranks: Vec<RankId>,
-    timer_at: Option<Picos>,
-}
-
-impl Groups {
-    fn is_datagram_awaited(&self) -> bool {
-        self.call.is_some()
-    }
-}
 
 impl<D: Data> World<D> {
     /// Makes the ranks of a team, one on each host, members of replicated groups.

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use tributary_algorithms::network::NetworkPrices;
-use tributary_tuning::{Measurement, Site, Tuning};
+use tributary_measuring::paths;
+use tributary_tuning::{MISS_MAX, Measurement, Site, Tuning};
 
-use super::{MISS_MAX, paths};
 use crate::tables;
 
 /// Writes the fastest paths, the prices, and how to use the file.

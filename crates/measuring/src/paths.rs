@@ -1,13 +1,15 @@
 //! The paths that are measured, and what their starts gave.
 
-use anyhow::bail;
-use tributary_algorithms::Radices;
-use tributary_client::{CollectiveKind, knobs};
-use tributary_measuring::{Case, Collective, Library, Measured, Outcome};
+use tributary_algorithms::{CollectiveKind, Radices};
+use tributary_settings::{Requirement, knobs};
 use tributary_tuning::{AlgorithmChoice, Measurement, MessageCarrier, Method, Way};
 
-use super::super::{LEADERS, requirement_of};
-use crate::flags::CollectiveFlag;
+use crate::case::{Case, Collective, Library};
+use crate::rows::{Measured, Row};
+use crate::said::Outcome;
+
+/// Numbers of leaders per host to try, up to the number of ranks.
+pub const LEADERS: [u32; 5] = [1, 2, 4, 8, 16];
 
 /// The longest vector that replicated groups carry.
 const GROUPS_MAX_BYTES: u64 = 1024;
@@ -22,27 +24,31 @@ const NAMED: [AlgorithmChoice; 4] = [
 
 /// What the launcher starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
-    pub(super) hosts: u32,
-    pub(super) ranks: u32,
+pub struct Shape {
+    /// Hosts.
+    pub hosts: u32,
+    /// Ranks, on all of them.
+    pub ranks: u32,
 }
 
 /// A path, and what was measured on it so far.
 #[derive(Debug)]
-pub(super) struct MeasuredPath {
+pub struct MeasuredPath {
     method: Method,
     carrier: MessageCarrier,
     algorithm: AlgorithmChoice,
     leaders: u32,
-    pub(super) measured: Measured,
+    /// What the starts gave.
+    pub measured: Measured,
     /// The levels of replicated groups, as the library has reported them.
     levels: Option<Radices>,
     /// Whether it is left out.
-    pub(super) has_failed: bool,
+    pub has_failed: bool,
 }
 
 /// The paths between hosts.
-pub(super) fn paths(shape: Shape, has_manager: bool) -> Vec<MeasuredPath> {
+#[must_use]
+pub fn paths(shape: Shape, has_manager: bool) -> Vec<MeasuredPath> {
     let ranks_per_host = shape.ranks / shape.hosts;
     // Between two hosts the ring is Rabenseifner's algorithm, and linear is recursive doubling.
     let named = if shape.hosts == 2 { &NAMED[..2] } else { &NAMED[..] };
@@ -62,18 +68,19 @@ pub(super) fn paths(shape: Shape, has_manager: bool) -> Vec<MeasuredPath> {
         .collect()
 }
 
-pub(super) fn measured_collective(flag: CollectiveFlag) -> Collective {
-    match flag {
-        CollectiveFlag::Allreduce => Collective::Allreduce,
-        CollectiveFlag::Reduce => Collective::Reduce,
-        CollectiveFlag::Barrier => Collective::Barrier,
-        CollectiveFlag::Bcast => Collective::Bcast,
+/// What a path of this method must have: what is measured is what was named.
+#[must_use]
+pub fn requirement_of(method: Method) -> Requirement {
+    match method {
+        Method::Tree => Requirement::Tree,
+        Method::Direct => Requirement::Between,
     }
 }
 
 impl MeasuredPath {
     /// Direct links, by the algorithm that the library takes.
-    pub(super) fn direct() -> Self {
+    #[must_use]
+    pub fn direct() -> Self {
         Self {
             method: Method::Direct,
             carrier: MessageCarrier::Links,
@@ -86,19 +93,20 @@ impl MeasuredPath {
     }
 
     /// For people.
-    pub(super) fn name(&self) -> String {
+    #[must_use]
+    pub fn name(&self) -> String {
         name(self.method, self.carrier, self.algorithm, self.leaders)
     }
 
-    /// What names it to the library.
-    pub(super) fn knobs(&self) -> Vec<(&'static str, String)> {
+    /// What names it to the library: knobs and their values.
+    #[must_use]
+    pub fn knobs(&self) -> Vec<(&'static str, String)> {
         let between = match (self.method, self.carrier) {
             (Method::Direct, MessageCarrier::Datagrams) => "replicated",
             (method, _) => method.name(),
         };
         vec![
             (knobs::BETWEEN_HOSTS.name, between.to_owned()),
-            // What is measured is what was named.
             (knobs::REQUIRE.name, requirement_of(self.method).name().to_owned()),
             (knobs::DIRECT_ALGORITHM.name, self.algorithm.name().to_owned()),
             (knobs::LEADERS.name, self.leaders.to_string()),
@@ -108,7 +116,8 @@ impl MeasuredPath {
     }
 
     /// Those of the cases that it carries in a way of its own.
-    pub(super) fn cases(&self, all: &[Case]) -> Vec<Case> {
+    #[must_use]
+    pub fn cases(&self, all: &[Case]) -> Vec<Case> {
         let is_own = |case: &&Case| match (self.carrier, self.algorithm, self.leaders) {
             (MessageCarrier::Datagrams, ..) => {
                 matches!(case.collective, Collective::Allreduce | Collective::Barrier)
@@ -121,33 +130,41 @@ impl MeasuredPath {
     }
 
     /// Takes what a start gave, if it was this path.
-    pub(super) fn take(&mut self, outcome: Outcome, cases: &[Case]) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// Why it can't be used, for people.
+    pub fn take(&mut self, outcome: Outcome, cases: &[Case]) -> Result<(), String> {
         let report = outcome.report.as_ref();
         if self.carrier == MessageCarrier::Datagrams {
             let communicators = report.into_iter().flat_map(|report| &report.communicators);
             let carriers: Vec<&str> = communicators.map(|one| one.carriers.as_str()).collect();
             self.levels = carriers.iter().find_map(|carriers| levels_in(carriers));
             if self.levels.is_none() {
-                bail!("no datagrams carried it ({})", carriers.join("; "));
+                return Err(format!("no datagrams carried it ({})", carriers.join("; ")));
             }
         }
         if let Some(passed) = report.map(|report| report.passed_through).filter(|it| *it > 0) {
-            bail!("{passed} operations were left to the MPI");
+            return Err(format!("{passed} operations were left to the MPI"));
         }
-        self.measured.take(Library::Ours, outcome).map_err(anyhow::Error::msg)?;
+        self.measured.take(Library::Ours, outcome)?;
         let wrong: u64 = self.measured.rows(cases).iter().map(|row| row.wrong).sum();
         if wrong > 0 {
-            bail!("{wrong} elements of results are wrong: please tell the project");
+            return Err(format!("{wrong} elements of results are wrong: please tell the project"));
         }
         Ok(())
     }
 
     /// Its rows of the table.
-    pub(super) fn measurements(&self, cases: &[Case], shape: Shape) -> Vec<Measurement> {
+    ///
+    /// # Panics
+    /// If a collective has no kind: all that are timed have one.
+    #[must_use]
+    pub fn measurements(&self, cases: &[Case], shape: Shape) -> Vec<Measurement> {
         let kind = |collective: Collective| CollectiveKind::from_name(collective.name());
         let rows = self.measured.rows(cases).into_iter();
-        let measurement = |row: tributary_measuring::Row| Measurement {
-            collective: kind(row.case.collective).expect("both know the collectives of tune"),
+        let measurement = |row: Row| Measurement {
+            collective: kind(row.case.collective)
+                .expect("every collective that is timed has a kind"),
             hosts: shape.hosts,
             ranks: shape.ranks,
             len_bytes: row.size_bytes,
@@ -162,13 +179,16 @@ impl MeasuredPath {
         rows.map(measurement).collect()
     }
 
-    pub(super) fn is_of(&self, row: &Measurement) -> bool {
+    /// Whether a row is of this path.
+    #[must_use]
+    pub fn is_of(&self, row: &Measurement) -> bool {
         (self.method, self.carrier, self.algorithm, self.leaders)
             == (row.method, row.carrier, row.algorithm, row.leaders)
     }
 
     /// How its operations went, if that is known.
-    pub(super) fn way(&self) -> Option<Way> {
+    #[must_use]
+    pub fn way(&self) -> Option<Way> {
         match (self.method, self.carrier) {
             (Method::Tree, _) => Some(Way::Tree),
             (Method::Direct, MessageCarrier::Datagrams) => self.levels.map(Way::Groups),
@@ -177,8 +197,9 @@ impl MeasuredPath {
     }
 }
 
-/// For people.
-pub(super) fn name(
+/// A path's name, for people.
+#[must_use]
+pub fn name(
     method: Method,
     carrier: MessageCarrier,
     algorithm: AlgorithmChoice,

@@ -1,12 +1,8 @@
 //! The preset of a site: what `tributary tune` has found, as the simulator reads it.
 
-use std::path::Path;
-
 use tributary_algorithms::network::{Network, NetworkPrices};
 use tributary_sim::preset::{self, Preset};
 use tributary_tuning::Tuning;
-
-use crate::usage::UsageError;
 
 /// What cables, headers and the switch's queues add to the time between two cores in `ethernet-25`, in nanoseconds.
 const BETWEEN_ADAPTERS_NS: f64 = 450.0;
@@ -16,18 +12,17 @@ const ADAPTER_NS_MAX: f64 = 700.0;
 const ADAPTER_SHARE: f64 = 0.25;
 
 /// A preset of one switch with the hosts that were measured and one more for an aggregator, at the prices of a file.
-pub(crate) fn read(file: &Path) -> anyhow::Result<Preset> {
-    let refused = |problem: String| UsageError::new("--site", file.to_string_lossy(), problem);
-    let tuning = Tuning::read(file).map_err(|error| refused(error.to_string()))?;
+///
+/// # Errors
+/// If the file has no prices, in words for people.
+pub fn preset_of(tuning: &Tuning) -> Result<Preset, String> {
     let prices = tuning.prices.ok_or_else(|| {
-        refused(
-            "it has no prices of a network: a file that `tributary tune FILE -- LAUNCHER` wrote \
-             with one rank on each host is allowed"
-                .to_owned(),
-        )
+        "it has no prices of a network: a file that `tributary tune FILE -- LAUNCHER` wrote with one rank on each host is \
+         allowed"
+            .to_owned()
     })?;
-    let hosts = tuning.site.map_or(0, |site| site.hosts);
-    preset::read(&text(&prices, hosts)).map_err(|error| refused(error.to_string()).into())
+    let hosts = tuning.site.as_ref().map_or(0, |site| site.hosts);
+    preset::read(&text(&prices, hosts)).map_err(|error| error.to_string())
 }
 
 /// The preset's text. All prices have one source.
@@ -108,8 +103,7 @@ mod tests {
 
     #[test]
     fn a_file_without_prices_is_refused() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let error = read(file.path()).unwrap_err().to_string();
-        assert!(error.contains("--site") && error.contains("one rank on each host"), "{error}");
+        let error = preset_of(&Tuning::default()).unwrap_err();
+        assert!(error.contains("one rank on each host"), "{error}");
     }
 }
