@@ -33,6 +33,8 @@ ALWAYS = {"TRIBUTARY_COMMUNICATORS_EAGER": "60000"}
 KILL_AFTER_S = (0.3, 2.0)
 # Nodes of a fabric in which they are killed.
 NODES = 4
+# A lab's commands name its manager.
+WITHOUT_MANAGER = ["env", "-u", "TRIBUTARY_MANAGER", "-u", "TRIBUTARY_TOKEN_FILE"]
 # Percentage of packets that every link of a lab loses, and how soon TCP sends them again, in milliseconds.
 LOSS = 1
 TCP_RTO_MIN_MS = 5
@@ -53,6 +55,8 @@ class Path:
     kills: bool = False
     # Whether its hosts are those of a lab whose links lose packets; as root.
     loses: bool = False
+    # Whether such a job knows the lab's manager.
+    managed: bool = True
 
 
 PATHS = (
@@ -76,8 +80,8 @@ PATHS = (
     Path("lossy-direct2", 4, 2, {"TRIBUTARY_BETWEEN_HOSTS": "direct"}, "direct", loses=True),
     Path("lossy-direct4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "direct"}, "direct", loses=True),
     Path("lossy-replicated4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "replicated"}, "direct", loses=True),
-    # What the library takes on a network: groups, links and a tree in one communicator.
-    Path("lossy-network4", 4, 4, {"TRIBUTARY_NETWORK": "cloud"}, "direct", loses=True),
+    # What the library takes on a network without a manager: groups and links.
+    Path("lossy-network4", 4, 4, {"TRIBUTARY_NETWORK": "cloud"}, "direct", loses=True, managed=False),
 )
 
 
@@ -216,6 +220,8 @@ def run_batch(options, place, batch, report):
     if path.loses:
         with Lab(options.tributary, f"mpi-fuzz-{os.getpid()}", "--hosts", path.hosts, "--hosts-per-leaf",
                  path.hosts // 2, "--loss", LOSS, "--tcp-rto-min", TCP_RTO_MIN_MS) as lab:
+            if not path.managed:
+                job = ["--plain", "--", *WITHOUT_MANAGER, options.tributary, "run", *job]
             command = lab.words("run", "--ranks-per-host", path.ranks // path.hosts, *job)
             output = programs.run_checked(program, command, mpi_launch.environment(**settings), options.timeout)
     elif path.kills:

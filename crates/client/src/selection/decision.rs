@@ -130,7 +130,11 @@ impl Decision {
         // Constants of this machine alone say nothing of datagrams.
         let has_constants_alone = tuning.costs.is_some() && tuning.prices.is_none();
         let priced = prices.as_ref().filter(|_| !has_constants_alone);
-        let group_radices = group_radices(settings, basis, &table, hosts, priced);
+        // One that can have a tree goes by links beside it: both together are not tested enough.
+        let group_radices = match settings.between_hosts {
+            BetweenHosts::Auto if opens_tree => None,
+            _ => group_radices(settings, basis, &table, hosts, priced),
+        };
         Self {
             opens_tree,
             falls_back: settings.fallback == Fallback::Direct,
