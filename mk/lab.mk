@@ -17,6 +17,8 @@ test-lab: build mpi-venvs lab-tools launchers-tools ## Run MPI programs on hosts
 	$(PYTHON) tests/lab/late_manager.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/launchers.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/bench_report.py --tributary $(PROGRAM)
+	$(PYTHON) tests/lab/tune.py --tributary $(PROGRAM)
+	$(PYTHON) tests/lab/random_kills.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/nemesis.py --tributary $(PROGRAM) --seconds 40
 	$(PYTHON) tests/lab/soak.py --tributary $(PROGRAM) --loss 2 --between-hosts tree --kill-every 8 --seconds 40
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --path lossy-tree4 --path lossy-direct2 --path lossy-replicated4 --path lossy-network4 --kind right --programs 12 --batch 4

@@ -36,10 +36,8 @@ impl Measurements {
             TuningChoice::Auto | TuningChoice::Off => Ok(Tuning::default()),
         };
         let is_named = settings.tuning.file().is_some();
-        match found {
-            Ok(tuning) => Self { tuning, is_named, problem: None },
-            Err(problem) => Self { problem: Some(problem), is_named, ..Self::default() },
-        }
+        let problem = found.as_ref().err().cloned();
+        Self { tuning: found.unwrap_or_default(), is_named, problem }
     }
 
     /// Those that decide between hosts, which may share a kernel.

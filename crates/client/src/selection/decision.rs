@@ -130,11 +130,9 @@ impl Decision {
         // Constants of this machine alone say nothing of datagrams.
         let has_constants_alone = tuning.costs.is_some() && tuning.prices.is_none();
         let priced = prices.as_ref().filter(|_| !has_constants_alone);
-        // One that can have a tree goes by links beside it: both together are not tested enough.
-        let group_radices = match settings.between_hosts {
-            BetweenHosts::Auto if opens_tree => None,
-            _ => group_radices(settings, basis, &table, hosts, priced),
-        };
+        let can_have_groups = !opens_tree && hosts.have_datagrams && !names_another_way(settings);
+        let group_radices =
+            group_radices(settings, basis, &table, hosts.count, priced, can_have_groups);
         Self {
             opens_tree,
             falls_back: settings.fallback == Fallback::Direct,
@@ -190,9 +188,8 @@ impl Basis {
         }
         match hosts.network {
             _ if !are_real(settings) || hosts.count <= 2 => Self::Unmeasured,
-            _ if tuning.prices.is_some() => Self::Predicted,
-            Some(_) => Self::Predicted,
-            None => Self::Lab,
+            None if tuning.prices.is_none() => Self::Lab,
+            _ => Self::Predicted,
         }
     }
 }
@@ -202,17 +199,19 @@ fn group_radices(
     settings: &Settings,
     basis: Basis,
     table: &Table,
-    hosts: Hosts,
+    hosts: u32,
     prices: Option<&NetworkPrices>,
+    can_have_groups: bool,
 ) -> Option<Radices> {
     match (settings.between_hosts, basis, prices) {
-        (BetweenHosts::Replicated, ..) => groups::fastest_radices(hosts.count, prices),
-        _ if !hosts.have_datagrams || names_another_way(settings) => None,
+        (BetweenHosts::Replicated, ..) => groups::fastest_radices(hosts, prices),
+        // Groups beside a tree are not tested enough.
+        _ if !can_have_groups => None,
         (BetweenHosts::Auto, Basis::TuningFile, _) if table.takes_datagrams() => {
-            groups::fastest_radices(hosts.count, prices)
+            groups::fastest_radices(hosts, prices)
         }
         (BetweenHosts::Auto, Basis::Predicted, Some(prices)) => {
-            predicted::radices_that_win(hosts.count, prices)
+            predicted::radices_that_win(hosts, prices)
         }
         _ => None,
     }
