@@ -50,6 +50,7 @@ pub(super) fn tune(flags: &TuneFlags) -> anyhow::Result<ExitCode> {
     session.run(&mut first, "1: what is there")?;
     let (shape, mut tuning) = look_at(&first.measured, flags)?;
     let mut paths = paths(shape, settings.manager.is_some());
+    paths.retain(|path| !path.cases(&cases).is_empty());
     announce(paths.len() as u64 * flags.rounds, began.elapsed())?;
     for round in 0..flags.rounds {
         session.run_round(round, flags.rounds, &mut paths)?;
@@ -123,10 +124,11 @@ fn site(facts: &Outcome, Shape { hosts, ranks }: Shape, flags: &TuneFlags) -> Si
 
 /// Says how long it will take: every start about as long as the first.
 fn announce(starts: u64, first_took: Duration) -> io::Result<()> {
-    let minutes = first_took.as_secs_f64() * starts as f64 / 60.0;
+    let minutes = (first_took.as_secs_f64() * starts as f64 / 60.0).ceil();
+    let plural = if minutes > 1.0 { "s" } else { "" };
     writeln!(
         io::stderr().lock(),
-        "tributary: {starts} starts of the launcher follow, which take about {minutes:.0} minutes"
+        "tributary: {starts} starts of the launcher follow, which take about {minutes} minute{plural}"
     )
 }
 
