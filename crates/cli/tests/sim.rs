@@ -50,14 +50,17 @@ const FROM_FILE: &str = "[fabric]\nkind = \"topology\"\nfile = \"fabric.toml\"\n
 fn software_nodes_have_places_in_a_fabric_from_a_file() {
     let rows = rows(&format!("name = \"mine\"\nbase = \"ethernet-25\"\n{FROM_FILE}"));
     let through = |how: &str| rows.iter().filter(|row| row.contains(how)).count();
-    assert_eq!((through("hosts alone"), through("tree")), (2, 12), "{rows:#?}");
+    assert_eq!((through("hosts alone, 1 leader"), through("tree")), (2, 12), "{rows:#?}");
+    // Of all divisions into levels the fastest alone, for vectors of one datagram.
+    assert_eq!(through("replicated groups of 11\",8,"), 1, "{rows:#?}");
+    assert_eq!((through("replicated"), through("longer than a datagram")), (2, 1), "{rows:#?}");
 }
 
 #[test]
 fn without_aggregation_hosts_are_alone() {
     let preset = "name = \"mine\"\nbase = \"ethernet-25\"\nwithout = [\"aggregation\"]\n";
     let rows = rows(&format!("{preset}{FROM_FILE}"));
-    assert_eq!(rows.len(), 2, "{rows:#?}");
+    assert_eq!(rows.len(), 4, "{rows:#?}");
     assert!(rows.iter().all(|row| row.contains("hosts alone")), "{rows:#?}");
 }
 
@@ -96,8 +99,10 @@ fn a_tree_that_cannot_be_is_a_row_with_its_cause() {
     fs::write(folder.path().join("large.toml"), preset).expect("it can be written");
     let options = ["--config", "large.toml", "--sizes", "8", "--aggregators", "4"];
     let rows = run_rows(&options, folder.path());
-    let [alone, trees @ ..] = &rows[..] else { panic!("no rows") };
-    assert!(alone.starts_with("\"hosts alone") && !alone.contains("NA"), "{alone}");
+    let [alone, by_groups, trees @ ..] = &rows[..] else { panic!("no rows") };
+    for hosts in [alone, by_groups] {
+        assert!(hosts.starts_with("\"hosts alone") && !hosts.contains("NA"), "{hosts}");
+    }
     assert!(!trees.is_empty(), "{rows:#?}");
     for tree in trees {
         assert!(tree.contains(",8,NA,NA,NA,NA,NA,NA,") && tree.contains("has radix 64"), "{tree}");

@@ -4,7 +4,7 @@ use tributary_algorithms::Radices;
 use tributary_charts::{Cell, Table};
 use tributary_sim::input::Refused;
 use tributary_sim::measure::{FullHosts, InterHost, Summary};
-use tributary_sim::preset::{Preset, RunsIn};
+use tributary_sim::preset::{Datagrams, Preset, RunsIn};
 use tributary_sim::system::{SystemError, SystemPlan};
 use tributary_sim::world::SetupError;
 
@@ -130,7 +130,7 @@ pub fn run(
     let columns =
         ["design", "size_bytes", "avg_us", "min_us", "q1_us", "q2_us", "q3_us", "max_us", "cause"];
     let mut table = Table::new(&columns);
-    let designs: Vec<Design> = designs(preset, question)?.into_iter().filter(is_plain).collect();
+    let designs = plain(designs(preset, question)?);
     for Point { design, size_bytes, result } in simulate(preset, question, &designs, progress)? {
         let mut row = vec![Cell::Text(design), Cell::Whole(size_bytes as u64)];
         match result {
@@ -286,9 +286,11 @@ fn designs(preset: &Preset, question: &Question) -> Result<Vec<Design>, FigureEr
         let (inter_host, carrier) = (InterHost::HostBased, Carrier::default());
         all.push(Design { name, leaders, inter_host, carrier });
     }
-    if preset.datagrams.is_some() {
+    if let Some(datagrams) = &preset.datagrams {
         let hosts = question.hosts_of(preset, &system(preset)?.0)?;
-        for radices in Radices::divisions(hosts, GROUP_MEMBERS_MAX) {
+        let mut divisions = Radices::divisions(hosts, GROUP_MEMBERS_MAX);
+        divisions.sort_by_key(|radices| group_ns(preset, datagrams, radices) as u64);
+        for radices in divisions {
             let name = format!("hosts alone, replicated groups of {radices}");
             let (inter_host, carrier) = (InterHost::Replicated { radices }, Carrier::default());
             all.push(Design { name, leaders: 1, inter_host, carrier });
@@ -327,6 +329,23 @@ fn with_count(count: u32, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-fn is_plain(design: &Design) -> bool {
-    design.leaders == 1 && !design.carrier.has_bypass
+/// About what a short operation takes by groups in levels of these radices: crossings, and datagrams to all others of a group.
+fn group_ns(preset: &Preset, datagrams: &Datagrams, radices: &Radices) -> f64 {
+    let (software, adapter) = (&preset.software, &preset.adapter);
+    let at_ends = software.send.value() + software.receive.value();
+    let between =
+        adapter.transmit.value() + adapter.receive.value() + preset.switch.port_to_port.value();
+    let each = datagrams.further_send.value() + datagrams.each_receive.value();
+    radices.iter().map(|members| at_ends + between + f64::from(members - 2) * each).sum()
+}
+
+/// Those of one leader a host and without bypasses; of replicated groups the first.
+fn plain(designs: Vec<Design>) -> Vec<Design> {
+    let is_by_groups = |design: &Design| matches!(design.inter_host, InterHost::Replicated { .. });
+    let mut has_groups = false;
+    let is_plain = |design: &Design| {
+        let is_further = is_by_groups(design) && std::mem::replace(&mut has_groups, true);
+        design.leaders == 1 && !design.carrier.has_bypass && !is_further
+    };
+    designs.into_iter().filter(is_plain).collect()
 }
