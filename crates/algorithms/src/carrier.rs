@@ -2,6 +2,14 @@
 
 use crate::prices::Prices;
 
+/// The most members of a replicated group. Each takes a datagram of every other, of two operations at most: what a socket's buffer
+/// holds by the system's default.
+pub const GROUP_MEMBERS_MAX: u32 = 32;
+
+/// The longest vector that replicated groups carry: with the contribution of the operation before, one packet of plain Ethernet.
+/// Longer datagrams are fragmented, and lost with any of their fragments.
+pub const GROUP_BYTES_MAX: u64 = 1024;
+
 /// What carries contributions. It never decides an order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Carrier {

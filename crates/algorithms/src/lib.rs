@@ -29,9 +29,9 @@ mod schedule;
 mod split;
 pub mod step;
 
-pub use carrier::{Carrier, DatagramPrices};
+pub use carrier::{Carrier, DatagramPrices, GROUP_BYTES_MAX, GROUP_MEMBERS_MAX};
 pub use collective::{Collective, CollectiveKind};
-pub use radices::Radices;
+pub use radices::{ParseRadicesError, Radices};
 pub use request::{Algorithm, Division, Order, Shape, Unsupported};
 pub use schedule::Schedule;
 pub use split::{Span, Split};

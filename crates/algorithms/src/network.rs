@@ -22,6 +22,9 @@ pub enum Network {
     Ethernet100,
     /// The network of a cloud's virtual machines, which has a latency of tens of microseconds.
     Cloud,
+    /// Virtual adapters and a bridge, between hosts of one kernel that have cores enough: containers of one machine. The
+    /// sender's core carries a message to its receiver.
+    Bridge,
 }
 
 /// What an operation's parts cost on a network, whichever way it goes.
@@ -72,7 +75,11 @@ impl NetworkPrices {
 
 impl From<Network> for NetworkPrices {
     fn from(network: Network) -> Self {
-        Self { links: network.prices(), datagrams: DATAGRAMS, aggregators: AGGREGATOR_PROCESS }
+        let (datagrams, aggregators) = match network {
+            Network::Bridge => (BRIDGE_DATAGRAMS, BRIDGE_AGGREGATOR),
+            _ => (DATAGRAMS, AGGREGATOR_PROCESS),
+        };
+        Self { links: network.prices(), datagrams, aggregators }
     }
 }
 
@@ -83,6 +90,7 @@ impl Network {
         ("ethernet-25", Self::Ethernet25),
         ("ethernet-100", Self::Ethernet100),
         ("cloud", Self::Cloud),
+        ("bridge", Self::Bridge),
     ];
 
     /// Its name.
@@ -93,21 +101,24 @@ impl Network {
             Self::Ethernet25 => "ethernet-25",
             Self::Ethernet100 => "ethernet-100",
             Self::Cloud => "cloud",
+            Self::Bridge => "bridge",
         }
     }
 
     /// What messages between the leaders of hosts cost, over sockets.
     #[must_use]
     pub const fn prices(self) -> Prices {
-        let (wire_ns, link_ns_per_byte) = match self {
-            Self::Ethernet10 => (2_450.0, 0.8),
-            Self::Ethernet25 => (2_450.0, 0.32),
-            Self::Ethernet100 => (2_450.0, 0.08),
-            Self::Cloud => (30_000.0, 0.32),
+        let (host_ns, wire_ns, link_ns_per_byte) = match self {
+            Self::Ethernet10 => (2_000.0, 2_450.0, 0.8),
+            Self::Ethernet25 => (2_000.0, 2_450.0, 0.32),
+            Self::Ethernet100 => (2_000.0, 2_450.0, 0.08),
+            Self::Cloud => (2_000.0, 30_000.0, 0.32),
+            // By `tributary tune` among 8 and 12 hosts of a lab on a machine with 16 cores (docs/evidence/tuning.md).
+            Self::Bridge => (3_400.0, 1_700.0, 0.18),
         };
         Prices {
-            send_ns: 2_000.0,
-            receive_ns: 2_000.0,
+            send_ns: host_ns,
+            receive_ns: host_ns,
             copy_ns_per_byte: 0.1,
             reduce_ns_per_byte: 0.12,
             wire_ns,
@@ -147,3 +158,11 @@ pub const AGGREGATOR_IN_KERNEL: AggregatorPrices = AggregatorPrices {
 /// 64 B before it left out.
 pub const DATAGRAMS: DatagramPrices =
     DatagramPrices { further_send_ns: 800.0, each_receive_ns: 800.0, payload_max_bytes: 1_280 };
+
+/// Datagrams across a bridge: a further copy takes its sender all that brings it to its receiver.
+const BRIDGE_DATAGRAMS: DatagramPrices =
+    DatagramPrices { further_send_ns: 4_800.0, each_receive_ns: 100.0, ..DATAGRAMS };
+
+/// An aggregator across a bridge: the senders' cores have carried contributions to its socket.
+const BRIDGE_AGGREGATOR: AggregatorPrices =
+    AggregatorPrices { take_ns: 1_270.0, reply_ns: 1_270.0, ..AGGREGATOR_PROCESS };

@@ -60,6 +60,17 @@ impl Radices {
         factors(ranks, radix_max).iter().filter_map(|radices| Self::new(radices)).collect()
     }
 
+    /// Of the [divisions](Self::divisions) with the same number of levels the one with the smallest groups, in the sum: for 16
+    /// ranks 16, 4x4, 4x2x2 and 2x2x2x2.
+    #[must_use]
+    pub fn smallest_divisions(ranks: u32, radix_max: u32) -> Vec<Self> {
+        let members = |radices: &Self| radices.iter().sum::<u32>();
+        let mut all = Self::divisions(ranks, radix_max);
+        all.sort_by_key(|radices| (radices.iter().count(), members(radices)));
+        all.dedup_by_key(|radices| radices.iter().count());
+        all
+    }
+
     /// The radices, the lowest level's first.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
         self.by_level.into_iter().take_while(|radix| *radix > 0).map(u32::from)
@@ -93,6 +104,50 @@ impl core::fmt::Display for Radices {
             write!(f, "{between}{radix}")?;
         }
         Ok(())
+    }
+}
+
+/// Why a text names no levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParseRadicesError;
+
+impl core::fmt::Display for ParseRadicesError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(
+            f,
+            "1 to {LEVELS_MAX} numbers from 2 to 255 with x between them are allowed, such as 8 or 4x2"
+        )
+    }
+}
+
+impl core::error::Error for ParseRadicesError {}
+
+/// As they are shown.
+impl core::str::FromStr for Radices {
+    type Err = ParseRadicesError;
+
+    fn from_str(text: &str) -> Result<Self, ParseRadicesError> {
+        let mut radices = ArrayVec::<u32, LEVELS_MAX>::new();
+        for word in text.split('x') {
+            let radix = word.parse().map_err(|_| ParseRadicesError)?;
+            radices.try_push(radix).map_err(|_| ParseRadicesError)?;
+        }
+        Self::new(&radices).ok_or(ParseRadicesError)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Radices {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Radices {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <alloc::string::String as serde::Deserialize>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -134,6 +189,28 @@ mod tests {
         assert_eq!(of(3), ["3", "2x2"]);
         assert_eq!(of(64), ["8x8", "4x4x4", "3x3x3x3", "3x3x2x2x2", "2x2x2x2x2x2"]);
         assert_eq!(of(1), [""; 0]);
+    }
+
+    #[test]
+    fn there_is_one_smallest_division_for_each_number_of_levels() {
+        let of = |ranks| {
+            let found = Radices::smallest_divisions(ranks, 32).into_iter();
+            found.map(|each| each.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(of(12), ["12", "4x3", "3x2x2"]);
+        assert_eq!(of(16), ["16", "4x4", "4x2x2", "2x2x2x2"]);
+        assert_eq!(of(64), ["8x8", "4x4x4", "4x4x2x2", "4x2x2x2x2", "2x2x2x2x2x2"]);
+        assert_eq!(of(37), [""; 0]);
+    }
+
+    #[test]
+    fn levels_are_read_as_they_are_shown() {
+        for text in ["2", "4x2", "16x8x8", "2x2x2x2x2x2x2x2x2x2x2x2"] {
+            assert_eq!(text.parse::<Radices>().map(|it| it.to_string()), Ok(text.to_string()));
+        }
+        for text in ["", "x", "4x", "1", "4x1", "4,2", "256", "2x2x2x2x2x2x2x2x2x2x2x2x2"] {
+            assert_eq!(text.parse::<Radices>(), Err(ParseRadicesError), "{text}");
+        }
     }
 
     #[test]

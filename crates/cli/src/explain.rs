@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 
 use tributary_algorithms::network::Network;
-use tributary_client::explain::{Case, Explanation, Measured, explain};
+use tributary_client::explain::{Case, Explanation, explain};
 use tributary_client::{CollectiveKind, FabricChoice, NetworkChoice, Settings};
-use tributary_tuning::{MessageCarrier, Method, Tuning};
+use tributary_tuning::{Measurement, MessageCarrier, Method, Tuning};
 
 use crate::bench::sizes;
 use crate::flags::ConfigFlags;
@@ -133,12 +133,13 @@ fn measurements_table(explanation: &Explanation) -> String {
     let mut table =
         tables::plain(["measured", "leaders", "parts", "hosts", "ranks", "bytes", "us"]);
     for row in &explanation.measured {
-        let &Measured { method, carrier, algorithm, leaders, sub_partitions, .. } = row;
-        let &Measured { hosts, ranks, len_bytes, time_us, .. } = row;
+        let &Measurement { method, carrier, algorithm, leaders, sub_partitions, .. } = row;
+        let &Measurement { groups, hosts, ranks, len_bytes, time_us, .. } = row;
+        let groups = groups.map(|groups| groups.to_string());
         let counts = [leaders, sub_partitions, hosts, ranks].map(|count| count.to_string());
         let [leaders, parts, hosts, ranks] = counts;
         table.add_row([
-            path(method, carrier, Some(algorithm.name())),
+            path(method, carrier, groups.as_deref().or(Some(algorithm.name()))),
             leaders,
             parts,
             hosts,

@@ -5,10 +5,11 @@ use std::ffi::OsString;
 
 use anyhow::Context as _;
 use tributary_client::knobs::{self, Knob};
-use tributary_client::{FabricChoice, Settings};
+use tributary_client::{FabricChoice, Settings, host_addresses};
 use tributary_daemon::embedded::{self, FabricOptions};
 
 use crate::flags::TransportFlag;
+use crate::usage::UsageError;
 
 /// Knobs for child processes.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +61,25 @@ pub(crate) fn join_or_start(hosts: u32, transport: TransportFlag) -> anyhow::Res
     Ok(Fabric::Own(fabric))
 }
 
+/// Starts a manager and an aggregator at an address of this host.
+///
+/// # Errors
+/// If a manager is named already, this host has no such address, or they do not start.
+pub(crate) fn start_for_job() -> anyhow::Result<Fabric> {
+    let settings = Settings::from_env().map_err(crate::usage::from_setting)?;
+    if let Some(manager) = &settings.manager {
+        let allowed = format!("not with a manager: {} names {manager}", knobs::MANAGER.name);
+        return Err(UsageError::new("--aggregator", "", allowed).into());
+    }
+    let first = || Some(host_addresses(settings.interface.as_ref()).first()?.address);
+    let address = settings.host_address.or_else(first);
+    let address = address.context("no address that other hosts reach (TRIBUTARY_INTERFACE)")?;
+    let ports = settings.ports.map(|ports| ports.from(std::process::id()).collect());
+    let fabric = embedded::Fabric::start_for_job(address, ports.unwrap_or_else(|| vec![0]))
+        .with_context(|| format!("manager and aggregator did not start at {address}"))?;
+    Ok(Fabric::Own(fabric))
+}
+
 impl Fabric {
     /// The variables by which child processes find it.
     pub(crate) fn environment(&self) -> Environment {
@@ -67,6 +87,7 @@ impl Fabric {
         if let Self::Own(fabric) = self {
             environment.set(&knobs::MANAGER, fabric.manager().to_string());
             environment.set(&knobs::TOKEN_FILE, fabric.token_file());
+            environment.set(&knobs::HAND_ON_TOKEN, "on");
         }
         environment
     }

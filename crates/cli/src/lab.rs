@@ -7,8 +7,9 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use serde::Serialize;
+use tributary_lab::cores::{Cores, CoresError};
 use tributary_lab::directory::{self, Directory, LabConfig, LabName};
-use tributary_lab::launch::AgentCall;
+use tributary_lab::launch::{self, AgentCall};
 use tributary_lab::network::{LinkOptions, NodePlacement, Shape};
 use tributary_lab::plan::{Member, Plan, Role};
 use tributary_lab::session::Request;
@@ -58,7 +59,7 @@ fn up(flags: LabUpFlags) -> anyhow::Result<ExitCode> {
         LabNodesFlag::Spine => NodePlacement::Spine,
         LabNodesFlag::Inside => NodePlacement::Inside,
     };
-    let number = |value: u64| u32::try_from(value).expect("the options' ranges end at 64");
+    let number = |value: u64| u32::try_from(value).expect("the options' ranges end below 2^32");
     let shape = Shape::new(number(flags.hosts), number(flags.hosts_per_leaf), placement)?;
     let tcp_rto_min_ms =
         flags.tcp_rto_min.map(|ms| u32::try_from(ms).expect("the option's range ends at 10,000"));
@@ -72,6 +73,9 @@ fn up(flags: LabUpFlags) -> anyhow::Result<ExitCode> {
         spine_delay: flags.spine_delay,
         jitter: flags.jitter,
     };
+    let refused = |error: CoresError| UsageError::new("--cores-per-host", "", error.to_string());
+    let cores = flags.cores_per_host.map(|each| Cores::divide(shape.hosts(), number(each)));
+    let cores = cores.transpose().map_err(refused)?;
     let config = LabConfig {
         plan: Plan::new(shape, links),
         program: std::env::current_exe().context("this program's path is unknown")?,
@@ -79,6 +83,7 @@ fn up(flags: LabUpFlags) -> anyhow::Result<ExitCode> {
         node_kernel: flags.node_kernel,
         has_multicast: !flags.no_multicast,
         authenticates_frames: flags.authenticate_frames,
+        cores,
     };
     let options = UpOptions { name: flags.lab.name, config };
     let lab = tributary_lab::up(&options).map_err(|error| match error {
@@ -136,6 +141,9 @@ fn run(flags: LabRunFlags) -> anyhow::Result<ExitCode> {
     let lab = Lab::open(&flags.lab.name)?;
     let ranks_per_host =
         u32::try_from(flags.ranks_per_host).expect("the option's range ends at 1024");
+    if let Some(hint) = launch::hint(&flags.command, |name| std::env::var_os(name)) {
+        writeln!(io::stderr(), "lab run: {hint}")?;
+    }
     let mut words: Vec<OsString> = Vec::new();
     if !flags.plain {
         words.extend([std::env::current_exe()?.into(), "run".into()]);
@@ -146,11 +154,10 @@ fn run(flags: LabRunFlags) -> anyhow::Result<ExitCode> {
     }
     words.extend(flags.command);
     let mut request = Request::here(words);
-    let is_set = |name: &str| std::env::var_os(name).is_some();
-    let launch = lab
-        .launch_environment(ranks_per_host, is_set)
+    let variables = lab
+        .launch_environment(ranks_per_host, |name| std::env::var_os(name).is_some())
         .context("the lab's host files can't be written")?;
-    for (name, value) in launch {
+    for (name, value) in variables {
         request.set(name, value);
     }
     let first = lab.plan().members_of(Role::Host).next().expect("a lab has hosts").name.clone();

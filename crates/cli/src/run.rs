@@ -28,13 +28,17 @@ pub(crate) use preload::Preload;
 
 /// Runs the command and shows its report.
 pub(crate) fn run(flags: RunFlags) -> anyhow::Result<ExitCode> {
-    if let Some(problem) = launchers::wrong_way_round(|name| std::env::var_os(name), &flags.command)
-    {
+    let variable = |name: &str| std::env::var_os(name);
+    if let Some(problem) = launchers::wrong_way_round(variable, &flags.command) {
         return Err(Misuse(problem).into());
     }
     let mut arguments = Arguments::try_from(flags)?;
     let report = report::Destination::new(arguments.report.as_deref())?;
-    let fabric = fabric::join_or_start(arguments.hosts, TransportFlag::Auto)?;
+    let fabric = if arguments.brings_aggregator {
+        fabric::start_for_job()?
+    } else {
+        fabric::join_or_start(arguments.hosts, TransportFlag::Auto)?
+    };
     let run_id = new_run_id();
     let mut environment = fabric.environment();
     environment.set(&knobs::HOSTS, arguments.hosts.to_string());

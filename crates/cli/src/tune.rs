@@ -196,6 +196,7 @@ impl Trial {
             method: self.method,
             carrier: MessageCarrier::Links,
             algorithm: self.algorithm,
+            groups: None,
             leaders: self.leaders,
             sub_partitions: self.sub_partitions,
             time_us: row.op_median_us,

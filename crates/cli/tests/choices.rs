@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use tributary_algorithms::network::Network;
 use tributary_algorithms::plan::Plan;
-use tributary_algorithms::{Algorithm, CollectiveKind, Radices};
+use tributary_algorithms::{
+    Algorithm, CollectiveKind, GROUP_BYTES_MAX, GROUP_MEMBERS_MAX, Radices,
+};
 use tributary_client::Settings;
 use tributary_client::explain::{Case, explain};
 use tributary_sim::fabric::Vertex;
@@ -26,9 +28,6 @@ const LEAF_HOSTS: u32 = 16;
 /// Longest vectors for which ways are simulated that send whole vectors to one host, or through aggregators: the time
 /// that they take is out of question for longer ones.
 const GATHERED_MAX_BYTES: usize = 64 << 10;
-
-/// Longest vectors that replicated groups carry: a datagram's.
-const GROUPS_MAX_BYTES: usize = 1 << 10;
 
 /// The name of a way by groups whose levels are those of an algorithm.
 fn by_groups(algorithm: &str) -> String {
@@ -57,11 +56,11 @@ fn simulate(network: Network, hosts: u32, len_bytes: usize) -> Vec<(String, f64)
         let samples = run.allreduce(len_bytes, 1).unwrap();
         ways.push((algorithm.to_string(), samples.summary().avg));
     }
-    if len_bytes <= GROUPS_MAX_BYTES {
-        for radices in Radices::divisions(hosts, 16) {
+    if len_bytes as u64 <= GROUP_BYTES_MAX {
+        for radices in Radices::divisions(hosts, GROUP_MEMBERS_MAX) {
             let plan = Plan::even(hosts, radices).unwrap();
             let algorithm = Algorithm::MixedRadix { radices };
-            let run = HostRun::set_up_groups(&preset, &places, &Arc::new(plan), None);
+            let run = HostRun::set_up_groups(&preset, &places, &Arc::new(plan), false, None);
             let samples = run.unwrap().allreduce(len_bytes, 1).unwrap();
             ways.push((by_groups(&algorithm.to_string()), samples.summary().avg));
         }

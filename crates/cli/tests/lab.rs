@@ -270,6 +270,52 @@ fn a_lab_is_scheduled_as_one_group_or_says_why_not() {
 }
 
 #[test]
+fn a_host_has_the_cores_that_it_is_given_and_receives_on_them() {
+    let refused = run(&mut lab("none", &["up", "--hosts", "64", "--cores-per-host", "4096"]));
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(refused.stderr.contains("need 262145 cores"), "{}", refused.stderr);
+    let options = ["--hosts", "1", "--cores-per-host", "1"];
+    let Some(lab) = up("cores", &options) else { return };
+    let cores = |member: &str| {
+        lab.output(member, "sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status")
+    };
+    let mask = |member: &str| {
+        let text = lab.output(member, "cat /sys/class/net/eth0/queues/rx-0/rps_cpus");
+        u32::from_str_radix(text.trim().rsplit(',').next().expect("a mask"), 16).expect("a mask")
+    };
+    let count = |member: &str| lab.output(member, "nproc").trim().parse::<usize>().expect("cores");
+    assert_eq!(count("h0"), 1);
+    assert!(count("manager") >= 1);
+    assert_eq!(cores("leaf0-an"), cores("manager"));
+    if let Ok(core) = cores("h0").trim().parse::<u32>() {
+        assert!(core >= 32 || mask("h0") == 1 << core, "{:x}", mask("h0"));
+        assert!(core >= 32 || mask("manager") & mask("h0") == 0, "{:x}", mask("manager"));
+    }
+}
+
+#[test]
+fn launchers_are_told_where_the_hosts_are() {
+    let Some(lab) = up("launch", &["--hosts", "2"]) else { return };
+    let started = |words: &[&str]| {
+        let run_words = ["run", "--plain", "--ranks-per-host", "3", "--"];
+        let ended = run(&mut lab.command(&[&run_words, words].concat()));
+        assert!(ended.status.success(), "{}", ended.stderr);
+        ended
+    };
+    for variable in ["PRTE_MCA_prte_default_hostfile", "OMPI_MCA_orte_default_hostfile"] {
+        let hosts = started(&["sh", "-c", &format!("cat ${variable}")]);
+        assert_eq!(hosts.stdout, "h0 slots=3\nh1 slots=3\n", "{variable}");
+        assert_eq!(hosts.stderr, "");
+    }
+    for variable in ["PRTE_MCA_plm_ssh_agent", "OMPI_MCA_plm_rsh_agent", "HYDRA_LAUNCHER_EXEC"] {
+        let other = started(&["sh", "-c", &format!("${variable} h1 hostname")]);
+        assert_eq!(other.stdout, "h1\n", "{variable}");
+    }
+    let hint = started(&["true", "--map-by", ":OVERSUBSCRIBE"]).stderr;
+    assert!(hint.contains("--ranks-per-host"), "{hint}");
+}
+
+#[test]
 fn two_labs_of_the_same_addresses_do_not_meet() {
     let Some(one) = up("one", &["--hosts", "1"]) else { return };
     let again = run(&mut one.command(&["up"]));

@@ -14,11 +14,11 @@ use crate::operation::{CollectiveError, Operation};
 use crate::prepared::Prepared;
 use crate::progress_hook::ProgressHook;
 use crate::request::{Request, enlist};
-use crate::selection::{Choice, Path};
 use crate::setup::{Ready, Unavailable, set_up};
 use crate::shared::Shared;
 use tributary_inter_host::PairNumber;
 use tributary_report::{Counters, PathKind};
+use tributary_selection::{Choice, Path};
 
 /// A communicator at one rank.
 ///

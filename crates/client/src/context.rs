@@ -15,8 +15,11 @@ use crate::manager::{Lease, ManagerClient, ManagerError};
 use crate::measurements::Measurements;
 use crate::rdma;
 use tributary_inter_host::{AddressError, own_address, wait_for_departures};
-use tributary_settings::{FabricChoice, InterfaceChoice, Ports, Requirement, Settings, WaitChoice};
+use tributary_settings::{
+    FabricChoice, InterfaceChoice, Ports, Requirement, Settings, Switch, WaitChoice,
+};
 use tributary_shm_collectives::waiting::Policy;
+use tributary_transport::token::Token;
 
 /// Aggregation nodes that an embedded fabric runs on the machine beside the ranks.
 const EMBEDDED_NODES: u32 = 3;
@@ -54,6 +57,7 @@ pub struct Context {
     has_asked_group: AtomicBool,
     /// Whether datagrams between hosts were found not to come through.
     lacks_datagrams: AtomicBool,
+    lacks_multicast: AtomicBool,
 }
 
 /// Why a job goes without us. Every rank gets the same one.
@@ -157,6 +161,7 @@ impl Context {
             measurements: word.measurements,
             has_asked_group: AtomicBool::new(false),
             lacks_datagrams: AtomicBool::new(false),
+            lacks_multicast: AtomicBool::new(false),
         })
     }
 
@@ -214,6 +219,17 @@ impl Context {
     /// Datagrams of some host did not come to another. It is not tried again: every try would cost a set-up its patience.
     pub(crate) fn note_lack_of_datagrams(&self) {
         self.lacks_datagrams.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether multicasts come through between the job's hosts, as far as this process has tried.
+    pub(crate) fn has_multicast(&self) -> bool {
+        // Relaxed: as above.
+        !self.lacks_multicast.load(Ordering::Relaxed)
+    }
+
+    /// Multicasts of some host did not come to another. They are not tried again, as datagrams are not.
+    pub(crate) fn note_lack_of_multicast(&self) {
+        self.lacks_multicast.store(true, Ordering::Relaxed);
     }
 
     /// Whether frames between hosts are authenticated. The same on all ranks: rank 0's admission holds. What the site wants, a
@@ -337,6 +353,8 @@ struct Word {
 struct Shared {
     manager: Option<String>,
     token_file: Option<PathBuf>,
+    /// What is in that file, for ranks that can't read it; none unless the user hands it on.
+    token: Option<String>,
     interface: Option<String>,
     ports: Option<String>,
     /// [`Requirement::name`].
@@ -393,7 +411,12 @@ fn open_job(
     let address = shared.manager.as_deref().filter(|_| may_admit);
     let job = address.map(|address| {
         let token_file = settings.token_file.as_deref().or(shared.token_file.as_deref());
-        let manager = client.unwrap_or_else(|| ManagerClient::new(address, token_file));
+        let handed_on = || Token::handed_on(shared.token.as_deref()?).ok();
+        let manager = client.unwrap_or_else(|| {
+            ManagerClient::new(address, token_file).or_else(|error| {
+                handed_on().map(|token| ManagerClient::with_token(address, &token)).ok_or(error)
+            })
+        });
         match &admission {
             Admission::Admitted(admitted) => {
                 Job::admitted(manager, request, admitted.clone(), lease)
@@ -429,7 +452,10 @@ fn open_job(
 
 impl Shared {
     fn of(settings: &Settings, measurements: Measurements) -> Self {
+        let own = settings.token_file.as_deref().filter(|_| settings.hand_on_token == Switch::On);
+        let token = own.and_then(|file| Token::load(file).ok());
         Self {
+            token: token.map(|token| token.reveal().to_owned()),
             manager: settings.manager.clone(),
             token_file: settings.token_file.clone(),
             interface: settings.interface.as_ref().map(ToString::to_string),

@@ -14,13 +14,13 @@ use crate::operation::{CollectiveError, Operation};
 use crate::placement::Placement;
 use crate::progress_hook::{ProgressHook, Verdict};
 use crate::request_state::RequestState;
-use crate::selection::{Choice, Path, Selection};
 use multi_leader::MultiLeader;
 use plan::{Plan, PlanContext, Stage, plan, shm_action};
 use prepared::PreparedOperation;
 use tributary_inter_host::watch::Alarm;
 use tributary_inter_host::{Adapter, DirectMethod, FailoverTree, Kernels, PairNumber};
 use tributary_report::{Counters, PathKind};
+use tributary_selection::{Choice, Path, Selection};
 
 pub(crate) use gathered::Gathered;
 pub(crate) use methods::InterHostMethods;
@@ -218,12 +218,12 @@ impl Engine {
 
     /// The path that an operation takes.
     pub(crate) fn path(&mut self, operation: &Operation) -> Path {
-        self.selection.path(operation)
+        self.selection.path(&operation.question())
     }
 
     /// The path that an operation takes, and why.
     pub(crate) fn choose(&mut self, operation: &Operation) -> Choice {
-        self.selection.choose(operation)
+        self.selection.choose(&operation.question())
     }
 
     /// Counts a blocking operation that is about to run.

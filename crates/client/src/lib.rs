@@ -53,7 +53,6 @@ mod progress_hook;
 mod rdma;
 mod request;
 mod request_state;
-mod selection;
 mod setup;
 mod shared;
 
@@ -65,11 +64,11 @@ pub use operation::{Blocks, Collective, CollectiveError, Operation};
 pub use prepared::Prepared;
 pub use progress_hook::{ProgressHook, Verdict};
 pub use request::Request;
-pub use selection::{DirectPath, Path, explain};
 pub use setup::Unavailable;
 pub use tributary_algorithms::CollectiveKind;
-pub use tributary_inter_host::PairNumber;
+pub use tributary_inter_host::{PairNumber, host_addresses};
 pub use tributary_report as report;
+pub use tributary_selection::{DirectPath, Path, explain};
 pub use tributary_settings::{
     BetweenHosts, ChannelChoice, FabricChoice, Fallback, Misspelt, NetworkChoice, Requirement,
     SettingError, Settings, SharpFailure, Switch, TransportChoice, WaitChoice, knobs, misspelt,

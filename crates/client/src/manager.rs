@@ -113,6 +113,11 @@ impl ManagerClient {
             path: path.to_owned(),
             problem: error.to_string(),
         })?;
+        Ok(Self::with_token(address, &token))
+    }
+
+    /// With a token at hand; connects to nothing yet.
+    pub(crate) fn with_token(address: &str, token: &Token) -> Self {
         let config = ureq::Agent::config_builder()
             // What proxies the environment names are for the web, not for a manager.
             .proxy(None)
@@ -120,13 +125,13 @@ impl ManagerClient {
             .timeout_recv_response(Some(ANSWER_TIMEOUT))
             .http_status_as_error(false)
             .build();
-        let encrypting = Encrypting::new(&token, ANSWER_TIMEOUT);
+        let encrypting = Encrypting::new(token, ANSWER_TIMEOUT);
         let connector = ().chain(TcpConnector::default()).chain(encrypting);
-        Ok(Self {
+        Self {
             address: address.to_owned(),
             authorization: format!("Bearer {}", token.reveal()),
             agent: ureq::Agent::with_parts(config, connector, DefaultResolver::default()),
-        })
+        }
     }
 
     /// Asks for a job's admission.

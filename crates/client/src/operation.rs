@@ -1,6 +1,7 @@
 //! A collective operation, as one rank asks for it.
 
 pub use tributary_algorithms::Collective;
+use tributary_selection::Question;
 pub use tributary_shm_collectives::Blocks;
 use tributary_tuning::Method;
 use tributary_wire::{Datatype, Operator};
@@ -64,6 +65,17 @@ impl Operation {
     #[must_use]
     pub fn len_bytes(&self) -> usize {
         self.elements as usize * self.element_bytes()
+    }
+
+    /// All that its path depends on.
+    pub(crate) fn question(&self) -> Question {
+        Question {
+            kind: self.collective.kind(),
+            elements: self.elements,
+            len_bytes: self.len_bytes() as u64,
+            is_exact: self.datatype.is_integer(),
+            has_own_operator: self.combiner.is_some(),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! MPI promises that a started operation completes whatever its process does next, so while any is
 //! outstanding one thread of the process polls them now and then. It never calls MPI.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::operation::CollectiveError;
 use crate::request_state::RequestState;
 use crate::shared::Shared;
 use tributary_inter_host::threads;
-use tributary_shm_collectives::waiting::{NAP_MAX, Waiter};
+use tributary_shm_collectives::waiting::{NAP_MAX, Policy, Waiter};
 
 /// An operation that was started.
 ///
@@ -66,17 +67,26 @@ impl Request {
     /// caller can look at between two calls.
     ///
     /// With a core for every process it goes on polling. With fewer it drives nothing, for the caller
-    /// does, and soon sleeps until the operation can go on, but for 50 us at most. It must sleep: a wait
-    /// that only yields can keep the core from all other sessions for seconds, and what it waits for
+    /// does, and soon sleeps until the operation can go on, but for 50 us at most, or a 64th of a long wait. It must
+    /// sleep: a wait that only yields can keep the core from all other sessions for seconds, and what it waits for
     /// with them (docs/decisions/0019).
     pub fn rest(&self, waiter: &mut Waiter) {
+        if self.communicator.policy == Policy::Sleep {
+            // Relaxed: only a number.
+            RESTS.fetch_add(1, Ordering::Relaxed);
+        }
         self.communicator.try_rest(waiter);
     }
 }
 
-/// Between two polls of what is outstanding, by the thread. A program that waits drives its own
-/// operations; this is for the one that does something else.
+/// Between two polls of what is outstanding, by the thread, for a program that does something else.
 const INTERVAL: Duration = Duration::from_micros(100);
+/// The same where cores are short and the program waits, and so drives its operations itself: each poll keeps others from
+/// the cores.
+const INTERVAL_BESIDE_WAIT: Duration = Duration::from_millis(2);
+
+/// How often the program has rested in a wait where cores are short.
+static RESTS: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Default)]
 struct Outstanding {
@@ -114,6 +124,8 @@ fn progress() {
 
 fn drive() {
     let all = outstanding();
+    let mut interval = INTERVAL;
+    let mut rests = 0;
     loop {
         let mut list = all.communicators.lock().unwrap_or_else(PoisonError::into_inner);
         list.retain(|communicator| !communicator.is_idle());
@@ -122,7 +134,10 @@ fn drive() {
         }
         drop(list);
         // First the pause: a program that waits at once needs no help.
-        std::thread::sleep(INTERVAL);
+        std::thread::sleep(interval);
+        let rests_now = RESTS.load(Ordering::Relaxed);
+        let is_waiting = std::mem::replace(&mut rests, rests_now) != rests_now;
+        interval = if is_waiting { (2 * interval).min(INTERVAL_BESIDE_WAIT) } else { INTERVAL };
         progress();
     }
 }

@@ -20,10 +20,10 @@ use crate::context::Context;
 use crate::descriptors;
 use crate::engine::{Engine, InterHostMethods, Parts};
 use crate::progress_hook::ProgressHook;
-use crate::selection::{Limits, Selection};
 pub use agreement::Unavailable;
 use agreement::agree;
 pub(crate) use ready::{Notes, Ready};
+use tributary_selection::{Limits, Selection};
 
 /// Sets a communicator up. Collective, and the outcome is the same on all ranks.
 pub(crate) fn set_up(
@@ -60,7 +60,9 @@ fn set_up_reserved(
     let joined = if placement.spans_hosts() {
         hosts::join(context, bootstrap, &placement, label)?
     } else {
-        let limits = Limits::agree(bootstrap, &context.settings)?;
+        let mut limits = Limits::on_one_host(&context.settings).to_bytes();
+        bootstrap.broadcast(0, &mut limits)?;
+        let limits = Limits::from_bytes(limits);
         hosts::Joined {
             methods: InterHostMethods::default(),
             selection: Selection::on_one_host(limits),

@@ -1,11 +1,11 @@
-//! A manager and its aggregation nodes as threads of this process, for one machine.
+//! A manager and its aggregation nodes as threads of this process, for one machine or for the hosts of one job.
 //!
 //! Owns their threads and a private folder for their token and sockets. Dropping the value ends
 //! both.
 
 use std::fs::Permissions;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tributary_manager::ManagerConfig;
-use tributary_topology::{FabricError, two_level};
-use tributary_transport::machine;
+use tributary_topology::{Fabric as Graph, FabricError, two_level};
 use tributary_transport::udp::WHOLE_PAYLOAD_BYTES;
+use tributary_transport::{ListenError, machine};
 use tributary_wire::control::Status;
 
 use crate::manager::{Manager, ManagerError, ManagerOptions, Watch};
@@ -33,6 +33,12 @@ const SHORT_FOLDERS: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 
 const FOLDER_PREFIX: &str = "tributary-";
 const FOLDER_RANDOM_CHARS: usize = 6;
+
+/// The name of the aggregator that serves the hosts of a job.
+const JOB_NODE: &str = "job";
+
+/// How long it polls after its last frame before it sleeps, as one that is deployed does.
+const JOB_NODE_SPIN: Duration = Duration::from_micros(50);
 
 /// How long all aggregators may take to register.
 const READY_WITHIN: Duration = Duration::from_secs(10);
@@ -109,6 +115,14 @@ pub enum StartError {
         /// Why not.
         source: NodeError,
     },
+    /// None of the ports is free at the address.
+    #[error("no port of {ports} is free at {address}")]
+    NoPort {
+        /// Where others would reach it.
+        address: IpAddr,
+        /// The first and the last that were tried.
+        ports: String,
+    },
     /// The system refused a listener, a thread or a runtime.
     #[error("{what}: {source}")]
     System {
@@ -130,8 +144,17 @@ pub enum StartError {
 /// Most hosts one machine acts as.
 const HOSTS_MAX: u32 = 65_536;
 
+/// Where manager and aggregators listen.
+#[derive(Clone, Debug)]
+struct Place {
+    address: IpAddr,
+    /// To be tried in this order; 0 lets the system choose.
+    ports: Vec<u16>,
+}
+
 /// A running manager with its aggregators. Dropping it stops them and removes its folder.
 pub struct Fabric {
+    place: Place,
     manager: SocketAddr,
     nodes: Vec<RunningNode>,
     watch: Watch,
@@ -158,6 +181,31 @@ impl Fabric {
         if options.hosts == 0 || options.hosts > HOSTS_MAX {
             return Err(StartError::Hosts { hosts: options.hosts, max: HOSTS_MAX });
         }
+        let graph = two_level(options.leaves, &host_names(options.hosts))?;
+        let leaves = (0..options.leaves).map(|leaf| format!("leaf{leaf}"));
+        let nodes: Vec<String> = ["root".to_owned()].into_iter().chain(leaves).collect();
+        let place = Place { address: Ipv4Addr::LOCALHOST.into(), ports: vec![0] };
+        Self::start_at(place, graph, &nodes, options)
+    }
+
+    /// Starts a manager and one aggregator that other hosts reach at `address` of this one, and returns once it has registered.
+    /// Both take the first port of `ports` that is free; 0 lets the system choose. Nothing is known of the hosts, so the
+    /// aggregator is the tree of every group.
+    ///
+    /// # Errors
+    /// If any of them can't be started; nothing is left behind.
+    pub fn start_for_job(address: IpAddr, ports: Vec<u16>) -> Result<Self, StartError> {
+        let options = FabricOptions { spin: JOB_NODE_SPIN, ..FabricOptions::default() };
+        let place = Place { address, ports };
+        Self::start_at(place, Graph::new(), &[JOB_NODE.to_owned()], &options)
+    }
+
+    fn start_at(
+        place: Place,
+        graph: Graph,
+        nodes: &[String],
+        options: &FabricOptions,
+    ) -> Result<Self, StartError> {
         let folder =
             private_folder(&std::env::temp_dir(), options.leaves).map_err(StartError::Folder)?;
         let token_file = folder.path().join("token");
@@ -165,7 +213,7 @@ impl Fabric {
         let manager = ManagerOptions {
             tokens: token.clone().into(),
             tenants: Vec::new(),
-            fabric: two_level(options.leaves, &host_names(options.hosts))?,
+            fabric: graph,
             config: options.manager_limits.clone(),
             late_after: None,
             tuning: None,
@@ -173,8 +221,9 @@ impl Fabric {
         let shutdown = Shutdown::new();
         let manager = Manager::new(manager, shutdown.clone())?;
         let watch = manager.watch();
-        let (address, manager_thread) = start_manager(manager)?;
+        let (address, manager_thread) = start_manager(manager, &place)?;
         let mut fabric = Self {
+            place,
             manager: address,
             nodes: Vec::new(),
             watch,
@@ -183,9 +232,8 @@ impl Fabric {
             token_file,
             folder,
         };
-        fabric.start_node("root", options, &token)?;
-        for leaf in 0..options.leaves {
-            fabric.start_node(&format!("leaf{leaf}"), options, &token)?;
+        for name in nodes {
+            fabric.start_node(name, options, &token)?;
         }
         fabric.wait_until_ready()?;
         Ok(fabric)
@@ -230,20 +278,25 @@ impl Fabric {
     ) -> Result<(), StartError> {
         let socket = self.folder.path().join(format!("{name}.sock"));
         let failed = |source| StartError::Node { name: name.to_owned(), source };
-        let node = Node::bind(NodeOptions {
-            name: name.to_owned(),
-            manager: self.manager.to_string(),
-            tokens: token.clone().into(),
-            listen: loopback(),
-            advertise: None,
-            shm_socket: options.shared_memory.then_some(socket),
-            metrics: Some(loopback()),
-            limits: options.node_limits,
-            datagram_payload_max_bytes: options.datagram_payload_max_bytes,
-            spin: options.spin,
-            kernel: options.kernel.clone(),
-        })
-        .map_err(failed)?;
+        let bind = |listen| {
+            Node::bind(NodeOptions {
+                name: name.to_owned(),
+                manager: self.manager.to_string(),
+                tokens: token.clone().into(),
+                listen,
+                advertise: None,
+                shm_socket: options.shared_memory.then(|| socket.clone()),
+                metrics: Some((Ipv4Addr::LOCALHOST, 0).into()),
+                limits: options.node_limits,
+                datagram_payload_max_bytes: options.datagram_payload_max_bytes,
+                spin: options.spin,
+                kernel: options.kernel.clone(),
+            })
+        };
+        let is_taken = |error: &NodeError| {
+            matches!(error, NodeError::Listen { source: ListenError::InUse, .. })
+        };
+        let node = self.place.find_port(bind, is_taken)?.map_err(failed)?;
         let metrics = node.metrics_address();
         let shutdown = Shutdown::new();
         let thread = spawn(&format!("node-{name}"), {
@@ -272,6 +325,23 @@ impl Fabric {
             }
             thread::sleep(POLL);
         }
+    }
+}
+
+impl Place {
+    /// What `bind` makes at the first port that is free; its error, unless that is that a port `is_taken`.
+    fn find_port<T, E>(
+        &self,
+        bind: impl Fn(SocketAddr) -> Result<T, E>,
+        is_taken: impl Fn(&E) -> bool,
+    ) -> Result<Result<T, E>, StartError> {
+        let mut outcomes = self.ports.iter().map(|port| bind((self.address, *port).into()));
+        let found = outcomes.find(|outcome| !outcome.as_ref().is_err_and(&is_taken));
+        found.ok_or_else(|| {
+            let ends = [self.ports.first(), self.ports.last()].map(|port| port.copied());
+            let [first, last] = ends.map(Option::unwrap_or_default);
+            StartError::NoPort { address: self.address, ports: format!("{first} to {last}") }
+        })
     }
 }
 
@@ -331,12 +401,13 @@ fn host_names(hosts: u32) -> Vec<String> {
     (0..hosts).map(|index| format!("{machine}#{index}")).collect()
 }
 
-fn loopback() -> SocketAddr {
-    (Ipv4Addr::LOCALHOST, 0).into()
-}
-
-fn start_manager(manager: Manager) -> Result<(SocketAddr, JoinHandle<()>), StartError> {
-    let listener = std::net::TcpListener::bind(loopback()).map_err(system("listener"))?;
+fn start_manager(
+    manager: Manager,
+    place: &Place,
+) -> Result<(SocketAddr, JoinHandle<()>), StartError> {
+    let is_taken = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
+    let listener = place.find_port(std::net::TcpListener::bind, is_taken)?;
+    let listener = listener.map_err(system("listener"))?;
     listener.set_nonblocking(true).map_err(system("listener"))?;
     let address = listener.local_addr().map_err(system("listener"))?;
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -32,7 +32,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tributary_kernel_path::LoadError;
 use tributary_protocol::node::{NodeConfig, StreamLimits};
-use tributary_transport::udp::DATAGRAM_PAYLOAD_BYTES_MAX;
+use tributary_transport::udp::{DATAGRAM_PAYLOAD_BYTES_MAX, MulticastReceivers};
 use tributary_transport::{
     DatagramSocket, ListenError, OptionsError, ShmListener, ShmOptions, TcpAcceptor, TcpOptions,
     machine,
@@ -378,7 +378,7 @@ fn bind_datagrams(links: SocketAddr) -> Result<DatagramSocket, ListenError> {
     };
     if let IpAddr::V4(ip) = links.ip() {
         // Without multicast, datagrams to one receiver still work.
-        if let Err(error) = socket.multicast_from(ip) {
+        if let Err(error) = socket.multicast_from(ip, MulticastReceivers::Site) {
             tracing::warn!("no multicast from {ip}: {error}");
         }
     }

@@ -1,6 +1,6 @@
 //! Predictions for a user's own cluster: latencies, and a ranking of designs.
 
-use tributary_algorithms::Radices;
+use tributary_algorithms::{GROUP_MEMBERS_MAX, Radices};
 use tributary_charts::{Cell, Table};
 use tributary_sim::input::Refused;
 use tributary_sim::measure::{FullHosts, InterHost, Summary};
@@ -9,9 +9,6 @@ use tributary_sim::system::{SystemError, SystemPlan};
 use tributary_sim::world::SetupError;
 
 use crate::sweep::{Effort, FigureError, Progress, sweep};
-
-/// Most members of a replicated group, as in the product.
-const GROUP_MEMBERS_MAX: u32 = 16;
 
 /// Longest vector that is simulated.
 const SIZE_MAX_BYTES: usize = 1 << 30;
@@ -290,10 +287,15 @@ fn designs(preset: &Preset, question: &Question) -> Result<Vec<Design>, FigureEr
         let hosts = question.hosts_of(preset, &system(preset)?.0)?;
         let mut divisions = Radices::divisions(hosts, GROUP_MEMBERS_MAX);
         divisions.sort_by_key(|radices| group_ns(preset, datagrams, radices) as u64);
-        for radices in divisions {
-            let name = format!("hosts alone, replicated groups of {radices}");
-            let (inter_host, carrier) = (InterHost::Replicated { radices }, Carrier::default());
-            all.push(Design { name, leaders: 1, inter_host, carrier });
+        let carriers =
+            [false, true].into_iter().filter(|multicast| datagrams.multicast || !multicast);
+        for (multicast, radices) in
+            carriers.flat_map(|it| divisions.iter().map(move |radices| (it, *radices)))
+        {
+            let by = if multicast { " by multicast" } else { "" };
+            let name = format!("hosts alone, replicated groups of {radices}{by}");
+            let inter_host = InterHost::Replicated { radices, multicast };
+            all.push(Design { name, leaders: 1, inter_host, carrier: Carrier::default() });
         }
     }
     let Some(nodes) = &preset.aggregation else { return Ok(all) };

@@ -20,7 +20,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tributary_algorithms::{Algorithm, CollectiveKind};
+use tributary_algorithms::{Algorithm, CollectiveKind, GROUP_BYTES_MAX};
 use tributary_wire::frame::{Abort, AbortReason, Disagreement};
 
 use crate::departures;
@@ -29,15 +29,11 @@ use crate::operation::{InterHost, InterHostOperation};
 use crate::replicated::ReplicatedLevels;
 use crate::watch::{Alarm, Watched};
 
-/// The longest vector that goes by datagrams: each is one packet of plain Ethernet then, with the contribution of the operation
-/// before. Longer ones are fragmented, and lost with any of their fragments.
-pub(crate) const REPLICATED_BYTES_MAX: usize = 1024;
-
 /// Whether groups carry a collective of this length where there are any.
 #[must_use]
 pub fn goes_by_groups(kind: CollectiveKind, len_bytes: usize) -> bool {
     let is_known = matches!(kind, CollectiveKind::Allreduce | CollectiveKind::Barrier);
-    is_known && len_bytes <= REPLICATED_BYTES_MAX
+    is_known && len_bytes as u64 <= GROUP_BYTES_MAX
 }
 
 /// Replicated groups, and the algorithm whose operations are theirs.

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use crate::cores::Cores;
 use crate::plan::Plan;
 use crate::scheduling::Scheduling;
 
@@ -63,6 +64,9 @@ pub struct LabConfig {
     pub has_multicast: bool,
     /// Whether frames between its members are authenticated.
     pub authenticates_frames: bool,
+    /// Which cores each member has; `None` if all share all of them.
+    #[serde(default)]
+    pub cores: Option<Cores>,
 }
 
 /// A lab's folder, and the paths in it.

@@ -62,9 +62,13 @@ pub fn environment(
     let agent = directory.launch_agent();
     let mut variables: Vec<(&'static str, OsString)> = vec![
         ("PRTE_MCA_plm_ssh_agent", agent.clone().into()),
-        ("PRTE_MCA_prte_default_hostfile", files.open_mpi.into()),
+        ("PRTE_MCA_prte_default_hostfile", files.open_mpi.clone().into()),
         // Otherwise every host would bind its first rank to the machine's first core.
         ("PRTE_MCA_hwloc_default_binding_policy", "none".into()),
+        // The same for Open MPI 4.
+        ("OMPI_MCA_plm_rsh_agent", agent.clone().into()),
+        ("OMPI_MCA_orte_default_hostfile", files.open_mpi.into()),
+        ("OMPI_MCA_hwloc_base_binding_policy", "none".into()),
         ("OMPI_ALLOW_RUN_AS_ROOT", "1".into()),
         ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1".into()),
         ("HYDRA_LAUNCHER", "ssh".into()),
@@ -73,7 +77,7 @@ pub fn environment(
         ("HYDRA_IFACE", MEMBER_INTERFACE.into()),
     ];
     // With delay ranks wait long, and the switch needs a core too.
-    let is_crowded = is_crowded(config.plan.shape.hosts() * ranks_per_host);
+    let is_crowded = is_crowded(config, ranks_per_host as usize);
     if config.plan.links.has_delay() || is_crowded {
         // Each host sees all cores as its own; only the lab knows that they are shared.
         variables.push(("OMPI_MCA_mpi_yield_when_idle", "1".into()));
@@ -83,10 +87,30 @@ pub fn environment(
     Ok(variables)
 }
 
+/// What a user should know who lets a launcher put more ranks on a host than it has slots, by a word of its command or a variable.
+#[must_use]
+pub fn hint(
+    command: &[OsString],
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Option<&'static str> {
+    let lets_oversubscribe = |word: &OsString| {
+        let word = word.to_string_lossy().to_lowercase();
+        word == "--oversubscribe" || word == "-oversubscribe" || word.contains(":oversubscribe")
+    };
+    let policy = variable("PRTE_MCA_rmaps_default_mapping_policy");
+    command.iter().chain(&policy).any(lets_oversubscribe).then_some(
+        "Open MPI 5 puts all ranks on the first host where it may oversubscribe; leave that out, and say by \
+         --ranks-per-host N how many each host takes",
+    )
+}
+
 /// Whether there are more ranks than cores.
-fn is_crowded(ranks: u32) -> bool {
+fn is_crowded(config: &LabConfig, ranks_per_host: usize) -> bool {
+    if let Some(cores) = &config.cores {
+        return ranks_per_host > cores.per_host();
+    }
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    ranks as usize > cores
+    config.plan.shape.hosts() as usize * ranks_per_host > cores
 }
 
 /// A call of the launch agent, with the arguments of `ssh`.

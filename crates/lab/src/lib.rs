@@ -14,6 +14,7 @@
 //! daemons and knows nothing of what they do.
 
 pub mod check;
+pub mod cores;
 pub mod delay;
 pub mod directory;
 pub mod launch;

@@ -14,6 +14,7 @@ use rustix::process::{WaitOptions, wait};
 use signal_hook::consts::SIGCHLD;
 
 use crate::channel::{self, Receiver};
+use crate::cores;
 use crate::directory::{Directory, LabConfig};
 use crate::messages::{Failure, Go};
 use crate::namespaces::{self, StepError, step};
@@ -31,7 +32,7 @@ pub(crate) fn run(
     supervisor: UnixStream,
 ) -> Result<(), Failure> {
     let mut orders = Receiver::new(&supervisor);
-    let separated = separate(directory, member).map_err(Failure::from);
+    let separated = separate(directory, config, member).map_err(Failure::from);
     report(&supervisor, &separated)?;
     separated?;
     // Without the supervisor there is no lab.
@@ -51,7 +52,10 @@ fn report(supervisor: &UnixStream, outcome: &Result<(), Failure>) -> Result<(), 
 }
 
 /// Separates this process from the machine in everything but files.
-fn separate(directory: &Directory, member: &Member) -> Result<(), StepError> {
+fn separate(directory: &Directory, config: &LabConfig, member: &Member) -> Result<(), StepError> {
+    if let Some(cores) = &config.cores {
+        cores::keep_on(cores.of_member(&config.plan, member)).map_err(step("a member's cores"))?;
+    }
     namespaces::enter_member()?;
     namespaces::set_host_name(&member.name)?;
     namespaces::mount_processes()?;
@@ -82,6 +86,12 @@ fn connect_and_listen(
         Tool::Ip.run(&scripts::addresses(&config.plan, member))?;
         Tool::Tc.run(&scripts::rates(links, &interfaces))?;
         Tool::Nft.run(&scripts::drops(links, &interfaces))?;
+    }
+    if let Some(cores) = config.cores.as_ref().filter(|_| member.role != Role::Switch) {
+        for interface in &interfaces {
+            cores::receive_on(interface, cores.of_member(&config.plan, member))
+                .map_err(step("the cores that receive (rps_cpus)"))?;
+        }
     }
     start_daemon(directory, config, member).map_err(step("the member's daemon"))?;
     fs::create_dir_all(directory.temporary(&member.name)).map_err(step("temporary folder"))?;

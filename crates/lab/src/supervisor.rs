@@ -13,6 +13,7 @@ use std::path::Path;
 use rustix::process::{WaitOptions, wait};
 
 use crate::channel::{self, Receiver};
+use crate::cores;
 use crate::directory::{Directory, LabConfig, Lock};
 use crate::member;
 use crate::messages::{Failure, Go};
@@ -109,6 +110,10 @@ fn end_members() {
 fn build(directory: &Directory, control: &mut Option<UnixStream>) -> Result<(), Failure> {
     namespaces::mount_processes()?;
     let config = directory.read_config().map_err(step("lab.json"))?;
+    if let Some(cores) = &config.cores {
+        cores::keep_on(cores.shared(&config.plan))
+            .map_err(step("the cores of manager and aggregators"))?;
+    }
     let birthplace = Birthplace::own()?;
     let mut made: Vec<Made> = Vec::new();
     for member in &config.plan.members {

@@ -1,6 +1,6 @@
 //! The paths that are measured, and what their starts gave.
 
-use tributary_algorithms::{CollectiveKind, Radices};
+use tributary_algorithms::{CollectiveKind, GROUP_BYTES_MAX, GROUP_MEMBERS_MAX, Radices};
 use tributary_settings::{Requirement, knobs};
 use tributary_tuning::{AlgorithmChoice, Measurement, MessageCarrier, Method, Way};
 
@@ -10,9 +10,6 @@ use crate::said::Outcome;
 
 /// Numbers of leaders per host to try, up to the number of ranks.
 pub const LEADERS: [u32; 5] = [1, 2, 4, 8, 16];
-
-/// The longest vector that replicated groups carry.
-const GROUPS_MAX_BYTES: u64 = 1024;
 
 /// Host algorithms that are measured by name; `auto` takes the others.
 const NAMED: [AlgorithmChoice; 4] = [
@@ -37,11 +34,11 @@ pub struct MeasuredPath {
     method: Method,
     carrier: MessageCarrier,
     algorithm: AlgorithmChoice,
+    /// The levels of replicated groups.
+    groups: Option<Radices>,
     leaders: u32,
     /// What the starts gave.
     pub measured: Measured,
-    /// The levels of replicated groups, as the library has reported them.
-    levels: Option<Radices>,
     /// Whether it is left out.
     pub has_failed: bool,
 }
@@ -57,13 +54,18 @@ pub fn paths(shape: Shape, has_manager: bool) -> Vec<MeasuredPath> {
         .map(|algorithm| MeasuredPath { algorithm: *algorithm, ..MeasuredPath::direct() });
     let more = LEADERS.into_iter().filter(|leaders| (2..=ranks_per_host).contains(leaders));
     let more = more.map(|leaders| MeasuredPath { leaders, ..MeasuredPath::direct() });
-    let groups = MeasuredPath { carrier: MessageCarrier::Datagrams, ..MeasuredPath::direct() };
+    let divisions = if shape.hosts > 2 {
+        Radices::smallest_divisions(shape.hosts, GROUP_MEMBERS_MAX)
+    } else {
+        Vec::new()
+    };
+    let groups = divisions.into_iter().map(MeasuredPath::replicated);
     let tree = MeasuredPath { method: Method::Tree, ..MeasuredPath::direct() };
     [MeasuredPath::direct()]
         .into_iter()
         .chain(named)
         .chain(more)
-        .chain((shape.hosts > 2).then_some(groups))
+        .chain(groups)
         .chain(has_manager.then_some(tree))
         .collect()
 }
@@ -85,17 +87,23 @@ impl MeasuredPath {
             method: Method::Direct,
             carrier: MessageCarrier::Links,
             algorithm: AlgorithmChoice::Auto,
+            groups: None,
             leaders: 1,
             measured: Measured::default(),
-            levels: None,
             has_failed: false,
         }
+    }
+
+    /// Replicated groups in these levels.
+    fn replicated(levels: Radices) -> Self {
+        let carrier = MessageCarrier::Datagrams;
+        Self { carrier, groups: Some(levels), ..Self::direct() }
     }
 
     /// For people.
     #[must_use]
     pub fn name(&self) -> String {
-        name(self.method, self.carrier, self.algorithm, self.leaders)
+        name(self.method, self.carrier, self.algorithm, self.groups, self.leaders)
     }
 
     /// What names it to the library: knobs and their values.
@@ -105,8 +113,10 @@ impl MeasuredPath {
             (Method::Direct, MessageCarrier::Datagrams) => "replicated",
             (method, _) => method.name(),
         };
+        let groups = self.groups.map_or_else(|| "auto".to_owned(), |groups| groups.to_string());
         vec![
             (knobs::BETWEEN_HOSTS.name, between.to_owned()),
+            (knobs::GROUPS.name, groups),
             (knobs::REQUIRE.name, requirement_of(self.method).name().to_owned()),
             (knobs::DIRECT_ALGORITHM.name, self.algorithm.name().to_owned()),
             (knobs::LEADERS.name, self.leaders.to_string()),
@@ -121,7 +131,7 @@ impl MeasuredPath {
         let is_own = |case: &&Case| match (self.carrier, self.algorithm, self.leaders) {
             (MessageCarrier::Datagrams, ..) => {
                 matches!(case.collective, Collective::Allreduce | Collective::Barrier)
-                    && case.size_bytes <= GROUPS_MAX_BYTES
+                    && case.size_bytes <= GROUP_BYTES_MAX
             }
             (_, AlgorithmChoice::Auto, 1) => true,
             _ => case.collective == Collective::Allreduce,
@@ -138,8 +148,8 @@ impl MeasuredPath {
         if self.carrier == MessageCarrier::Datagrams {
             let communicators = report.into_iter().flat_map(|report| &report.communicators);
             let carriers: Vec<&str> = communicators.map(|one| one.carriers.as_str()).collect();
-            self.levels = carriers.iter().find_map(|carriers| levels_in(carriers));
-            if self.levels.is_none() {
+            let levels = carriers.iter().find_map(|carriers| levels_in(carriers));
+            if levels != self.groups {
                 return Err(format!("no datagrams carried it ({})", carriers.join("; ")));
             }
         }
@@ -171,6 +181,7 @@ impl MeasuredPath {
             method: self.method,
             carrier: self.carrier,
             algorithm: self.algorithm,
+            groups: self.groups,
             leaders: self.leaders,
             sub_partitions: 1,
             time_us: row.times.median,
@@ -182,8 +193,8 @@ impl MeasuredPath {
     /// Whether a row is of this path.
     #[must_use]
     pub fn is_of(&self, row: &Measurement) -> bool {
-        (self.method, self.carrier, self.algorithm, self.leaders)
-            == (row.method, row.carrier, row.algorithm, row.leaders)
+        (self.method, self.carrier, self.algorithm, self.groups, self.leaders)
+            == (row.method, row.carrier, row.algorithm, row.groups, row.leaders)
     }
 
     /// How its operations went, if that is known.
@@ -191,7 +202,7 @@ impl MeasuredPath {
     pub fn way(&self) -> Option<Way> {
         match (self.method, self.carrier) {
             (Method::Tree, _) => Some(Way::Tree),
-            (Method::Direct, MessageCarrier::Datagrams) => self.levels.map(Way::Groups),
+            (Method::Direct, MessageCarrier::Datagrams) => self.groups.map(Way::Groups),
             (Method::Direct, MessageCarrier::Links) => self.algorithm.algorithm().map(Way::Links),
         }
     }
@@ -203,12 +214,16 @@ pub fn name(
     method: Method,
     carrier: MessageCarrier,
     algorithm: AlgorithmChoice,
+    groups: Option<Radices>,
     leaders: u32,
 ) -> String {
     let leaders = if leaders > 1 { format!(", {leaders} leaders") } else { String::new() };
     match (method, carrier) {
         (Method::Tree, _) => "tree".to_owned(),
-        (Method::Direct, MessageCarrier::Datagrams) => "replicated".to_owned(),
+        (Method::Direct, MessageCarrier::Datagrams) => match groups {
+            Some(groups) => format!("replicated, {groups}"),
+            None => "replicated".to_owned(),
+        },
         (Method::Direct, MessageCarrier::Links) => format!("direct, {}{leaders}", algorithm.name()),
     }
 }
@@ -216,8 +231,7 @@ pub fn name(
 /// The levels of replicated groups in a report's words about carriers.
 fn levels_in(carriers: &str) -> Option<Radices> {
     let (_, levels) = carriers.split_once("datagrams, mixed_radix:")?;
-    let radices: Result<Vec<u32>, _> = levels.split(['x', ',']).map(str::parse).collect();
-    Radices::new(&radices.ok()?)
+    levels.parse().ok()
 }
 
 #[cfg(test)]
@@ -238,7 +252,9 @@ mod tests {
                 "direct, rabenseifner",
                 "direct, ring",
                 "direct, linear",
-                "replicated",
+                "replicated, 8",
+                "replicated, 4x2",
+                "replicated, 2x2x2",
                 "tree"
             ]
         );
@@ -272,7 +288,7 @@ mod tests {
             case(Collective::Barrier, 0),
         ];
         let ring = MeasuredPath { algorithm: AlgorithmChoice::Ring, ..MeasuredPath::direct() };
-        let groups = MeasuredPath { carrier: MessageCarrier::Datagrams, ..MeasuredPath::direct() };
+        let groups = MeasuredPath::replicated(Radices::new(&[4, 2]).unwrap());
         assert_eq!(MeasuredPath::direct().cases(&all), all);
         assert_eq!(ring.cases(&all), all[..2]);
         assert_eq!(groups.cases(&all), [all[0], all[3]]);
@@ -283,6 +299,7 @@ mod tests {
         let levels = Radices::new(&[4, 2]);
         let algorithm = tributary_algorithms::Algorithm::MixedRadix { radices: levels.unwrap() };
         assert_eq!(levels_in(&format!("links and datagrams, {algorithm}")), levels);
+        assert_eq!(levels_in(&format!("links and multicast datagrams, {algorithm}")), levels);
         assert_eq!(levels_in("links; h1: datagrams of other hosts do not come here"), None);
         assert_eq!(levels_in("udp"), None);
     }

@@ -227,8 +227,8 @@ void pending_progress(void) {
 }
 
 /*
- * Holds `listing` meanwhile, so that nobody frees the operation: for 50 us at most, and only if there are
- * fewer cores than ranks. Other threads find it taken and rest without an operation to drive.
+ * Holds `listing` meanwhile, so that nobody frees the operation: for 50 us, or a 64th of a long wait but 2 ms at
+ * most, and only if there are fewer cores than ranks. Other threads find it taken and rest without an operation to drive.
  */
 void pending_rest(bool is_first) {
     if (pthread_mutex_trylock(&listing) != 0) {

@@ -98,9 +98,12 @@ impl OperationPlan {
             target: self.target,
             contributes,
             receives,
-            // That of a broadcast's source is in no other field.
+            // A broadcast's source is in no other field. Its length is in the digest, too, as in that of the product.
             digest: match self.operator {
-                Operator::Broadcast => self.source.0.wrapping_mul(0x9e37_79b9),
+                Operator::Broadcast => {
+                    let word = self.source.0 ^ (self.elements as u32) << 8;
+                    word.wrapping_mul(0x9e37_79b9)
+                }
                 _ => 0,
             },
         }

@@ -197,6 +197,21 @@ impl Choice for AvoidLosses {
         &[("exact", Self::Exact), ("all", Self::All), ("off", Self::Off)];
 }
 
+/// Whether members of a replicated group multicast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MulticastChoice {
+    /// Where there is a network between them.
+    Auto,
+    /// Wherever multicasts come to all.
+    On,
+    /// Never.
+    Off,
+}
+
+impl Choice for MulticastChoice {
+    const NAMED: &[(&str, Self)] = &[("auto", Self::Auto), ("on", Self::On), ("off", Self::Off)];
+}
+
 /// A kind of network, or that the kernel's description of the adapter tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkChoice {
@@ -213,6 +228,7 @@ impl Choice for NetworkChoice {
         (Network::Ethernet25.name(), Self::Named(Network::Ethernet25)),
         (Network::Ethernet100.name(), Self::Named(Network::Ethernet100)),
         (Network::Cloud.name(), Self::Named(Network::Cloud)),
+        (Network::Bridge.name(), Self::Named(Network::Bridge)),
     ];
 }
 

@@ -150,9 +150,10 @@ pub const NETWORK: Knob = Knob {
     name: "TRIBUTARY_NETWORK",
     default: "auto",
     unit: "",
-    allowed: "auto, ethernet-10, ethernet-25, ethernet-100, cloud",
+    allowed: "auto, ethernet-10, ethernet-25, ethernet-100, cloud, bridge",
     help: "the kind of network whose prices the model chooses by where nothing was measured; auto \
-           takes the speed and the driver of the adapter of rank 0's host",
+           takes the speed and the driver of the adapter of rank 0's host, and bridge between hosts of one \
+           kernel with a core for each rank",
 };
 /// What to do without a group.
 pub const FALLBACK: Knob = Knob {
@@ -190,6 +191,26 @@ pub const DIRECT_ALGORITHM: Knob = Knob {
     unit: "",
     allowed: "auto, recursive-doubling, rabenseifner, ring, binomial, linear",
     help: "host algorithm between hosts, where it has a form for the collective",
+};
+/// Sizes of replicated groups.
+pub const GROUPS: Knob = Knob {
+    name: "TRIBUTARY_GROUPS",
+    default: "auto",
+    unit: "members",
+    allowed: "auto, or numbers from 2 to 32 with x between them, such as 8 or 4x2",
+    help: "members of a replicated group at each level, from the hosts on, in communicators of as many hosts \
+           as their product: 4x2 are groups of 4 hosts, of which 2 meet; auto takes what was measured \
+           (TRIBUTARY_TUNING), else what the model predicts",
+};
+/// Multicast between the members of a replicated group.
+pub const MULTICAST: Knob = Knob {
+    name: "TRIBUTARY_MULTICAST",
+    default: "auto",
+    unit: "",
+    allowed: "auto, on, off",
+    help: "whether hosts of a replicated group send one datagram by multicast, where that comes to all of them, \
+           instead of one to each; auto does unless the hosts share a kernel, whose bridges do the copying on \
+           the sender's core",
 };
 /// Sockets with leaders of their own.
 pub const SOCKETS: Knob = Knob {
@@ -387,6 +408,15 @@ pub const TIMES: Knob = Knob {
     help: "whether a report that is written also tells how long blocking collectives took, which costs \
            each of them two readings of the clock",
 };
+/// Whether ranks get the token over the MPI.
+pub const HAND_ON_TOKEN: Knob = Knob {
+    name: "TRIBUTARY_HAND_ON_TOKEN",
+    default: "off",
+    unit: "",
+    allowed: "on, off",
+    help: "whether rank 0 hands its token on, over the MPI, to ranks that can't read its file: for tokens made \
+           for one job, for the MPI's network sees them",
+};
 /// Where a trace goes.
 pub const TRACE: Knob = Knob {
     name: "TRIBUTARY_TRACE",
@@ -462,6 +492,7 @@ pub const KNOBS: &[&Knob] = &[
     &MANAGER,
     &FABRIC,
     &TOKEN_FILE,
+    &HAND_ON_TOKEN,
     &HOSTS,
     &OSOS,
     &PAYLOAD_MAX,
@@ -476,6 +507,8 @@ pub const KNOBS: &[&Knob] = &[
     &REQUIRE,
     &AVOID_LOSSES,
     &DIRECT_ALGORITHM,
+    &GROUPS,
+    &MULTICAST,
     &SOCKETS,
     &LEADERS,
     &SUB_PARTITIONS,

@@ -14,12 +14,13 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tributary_algorithms::Radices;
 use tributary_tuning::AlgorithmChoice;
 use tributary_wire::StreamTerms;
 
 pub use self::choice::{
-    AvoidLosses, BetweenHosts, ChannelChoice, FabricChoice, Fallback, NetworkChoice, Requirement,
-    SharpFailure, Switch, TransportChoice, TuningChoice, WaitChoice,
+    AvoidLosses, BetweenHosts, ChannelChoice, FabricChoice, Fallback, MulticastChoice,
+    NetworkChoice, Requirement, SharpFailure, Switch, TransportChoice, TuningChoice, WaitChoice,
 };
 pub use self::error::SettingError;
 pub use self::misspelt::{Misspelt, misspelt};
@@ -40,6 +41,8 @@ pub struct Settings {
     pub fabric: FabricChoice,
     /// Where its token lies.
     pub token_file: Option<PathBuf>,
+    /// Whether rank 0 hands its token on to ranks that can't read the file.
+    pub hand_on_token: Switch,
     /// How many hosts the ranks of one machine act as.
     pub hosts: u32,
     /// Outstanding operations to ask for per group.
@@ -66,6 +69,10 @@ pub struct Settings {
     pub avoid_losses: AvoidLosses,
     /// Host algorithm between hosts.
     pub direct_algorithm: AlgorithmChoice,
+    /// Members of a replicated group at each level; none if they are to be chosen.
+    pub groups: Option<Radices>,
+    /// Whether members of a replicated group multicast where that is possible.
+    pub multicast: MulticastChoice,
     /// Parts of each host with a leader of their own between hosts; none: the kernel's sockets.
     pub sockets: Option<u32>,
     /// Leaders per host; none if they are to be chosen.
@@ -147,6 +154,7 @@ impl Settings {
             manager: manager.filter(|_| fabric != FabricChoice::Off),
             fabric,
             token_file: read.path(&knobs::TOKEN_FILE),
+            hand_on_token: read.choice(&knobs::HAND_ON_TOKEN)?,
             hosts: read.number(&knobs::HOSTS, 1..=1024)?,
             osos: read.number(&knobs::OSOS, 1..=1024)?,
             payload_max_bytes: read.number(&knobs::PAYLOAD_MAX, 16..=1 << 20)?,
@@ -163,6 +171,8 @@ impl Settings {
             network: read.choice(&knobs::NETWORK)?,
             avoid_losses: read.choice(&knobs::AVOID_LOSSES)?,
             direct_algorithm: read.choice(&knobs::DIRECT_ALGORITHM)?,
+            groups: read.parsed(&knobs::GROUPS, reader::groups)?.flatten(),
+            multicast: read.choice(&knobs::MULTICAST)?,
             sockets: read.number_unless(&knobs::SOCKETS, "kernel", 1..=64)?,
             leaders: read.number_unless(&knobs::LEADERS, "auto", 1..=LEADERS_MAX)?,
             sub_partitions: read.number_unless(
@@ -238,6 +248,8 @@ mod tests {
             ("TRIBUTARY_INTERFACE", "10.0.0.0/40"),
             ("TRIBUTARY_PORTS", "9-5"),
             ("TRIBUTARY_LEADERS", "17"),
+            ("TRIBUTARY_GROUPS", "4x1"),
+            ("TRIBUTARY_GROUPS", "64"),
             ("TRIBUTARY_SCAN_MAX", "never"),
         ] {
             let set = |asked: &str| (asked == name).then(|| value.to_owned());

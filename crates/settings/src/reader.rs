@@ -4,6 +4,8 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use tributary_algorithms::{GROUP_MEMBERS_MAX, Radices};
+
 use super::choice::Choice;
 use super::error::SettingError;
 use crate::knobs::Knob;
@@ -72,6 +74,15 @@ impl<E: Fn(&str) -> Option<String>> Reader<E> {
             None => Err(SettingError { knob, value }),
         }
     }
+}
+
+/// Members of a group at each level, or none for `auto`.
+pub(super) fn groups(text: &str) -> Option<Option<Radices>> {
+    if text == "auto" {
+        return Some(None);
+    }
+    let radices: Radices = text.parse().ok()?;
+    radices.iter().all(|members| members <= GROUP_MEMBERS_MAX).then_some(Some(radices))
 }
 
 /// `HOST:PORT`, as it stands.

@@ -9,9 +9,17 @@ use std::time::{Duration, Instant};
 /// How long one sleep, or one stretch of spinning, may last before the peers are checked.
 pub const PEER_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Longest sleep in a wait whose end only the caller can poll for, such as a message of the
-/// underlying MPI.
+/// Sleep in a wait whose end only the caller can poll for, such as a message of the underlying MPI, while the wait is short.
+/// See [`NAP_SHARE`].
 pub const NAP_MAX: Duration = Duration::from_micros(50);
+
+/// A wait sleeps for this part of what it has slept, at least its first nap and at most [`LONG_NAP_MAX`]. So it lasts by a
+/// sixty-fourth longer than it must, and ranks that wait for long leave cores idle. On Linux 6.18 that is what a rank needs
+/// that has yielded much before, in the underlying MPI: each yield counts as a whole slice, and while 31 others polled every
+/// 50 us on two cores, it was kept from them for minutes.
+const NAP_SHARE: u32 = 64;
+/// Longest nap of a long wait.
+const LONG_NAP_MAX: Duration = Duration::from_millis(2);
 
 /// Polls of a flag before a wait is paced: some ten microseconds.
 pub(crate) const EAGER_POLLS: u32 = 256;
@@ -71,6 +79,8 @@ pub struct Waiter {
     policy: Policy,
     rounds: u32,
     nap_max: Duration,
+    /// How long it has slept, as far as it was not woken before.
+    slept: Duration,
     checked_at: Option<Instant>,
 }
 
@@ -82,17 +92,18 @@ impl Waiter {
         Self::with_naps(policy, PEER_CHECK_INTERVAL)
     }
 
-    /// The same, with sleeps of at most `nap_max`: for a wait that only its caller can end.
+    /// The same, with sleeps of at most `nap_max` as long as it is short: for a wait that only its caller can end.
     #[inline]
     #[must_use]
     pub fn with_naps(policy: Policy, nap_max: Duration) -> Self {
-        Self { policy, rounds: 0, nap_max, checked_at: None }
+        Self { policy, rounds: 0, nap_max, slept: Duration::ZERO, checked_at: None }
     }
 
     /// Begins anew, after progress was made.
     #[inline]
     pub fn reset(&mut self) {
         self.rounds = 0;
+        self.slept = Duration::ZERO;
         self.checked_at = None;
     }
 
@@ -158,7 +169,9 @@ impl Waiter {
             let is_due = self.rounds.is_multiple_of(YIELDS_PER_CHEAP_CHECK);
             if is_due { PeerCheck::Cheap } else { PeerCheck::None }
         } else {
-            sleep(self.nap_max);
+            let nap = (self.slept / NAP_SHARE).min(LONG_NAP_MAX).max(self.nap_max);
+            self.slept = self.slept.saturating_add(nap);
+            sleep(nap);
             self.check()
         }
     }
@@ -212,6 +225,27 @@ mod tests {
         assert_eq!(waiter.rounds, CROWDED_YIELDS);
         let mut spinning = Waiter::new(Policy::Spin);
         spinning.yield_while(|| panic!("a spinning wait yielded"));
+    }
+
+    #[test]
+    fn naps_grow_with_the_wait_and_begin_anew_with_it() {
+        let mut waiter = Waiter::with_naps(Policy::Sleep, NAP_MAX);
+        let mut naps = Vec::new();
+        for _ in 0..CROWDED_YIELDS + 400 {
+            waiter.pause(|nap| naps.push(nap));
+        }
+        assert_eq!((naps[0], naps.last()), (NAP_MAX, Some(&LONG_NAP_MAX)));
+        let mut slept = Duration::ZERO;
+        for nap in naps {
+            assert!(nap <= NAP_MAX.max(slept / NAP_SHARE), "{nap:?} after {slept:?}");
+            slept += nap;
+        }
+        waiter.reset();
+        let mut first = None;
+        while first.is_none() {
+            waiter.pause(|nap| first = Some(nap));
+        }
+        assert_eq!(first, Some(NAP_MAX));
     }
 
     #[test]

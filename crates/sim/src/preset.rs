@@ -38,6 +38,7 @@ const SHIPPED: &[(&str, &str)] = &[
     ("dpu", include_str!("../presets/dpu.toml")),
     ("rail", include_str!("../presets/rail.toml")),
     ("cloud", include_str!("../presets/cloud.toml")),
+    ("bridge", include_str!("../presets/bridge.toml")),
     ("bluegene-q", include_str!("../presets/bluegene-q.toml")),
     ("aries", include_str!("../presets/aries.toml")),
     ("loggp", include_str!("../presets/loggp.toml")),

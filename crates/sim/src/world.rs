@@ -191,8 +191,7 @@ impl<D: Data> World<D> {
 
     /// An aggregation node sends a frame through its switch, or through its host's adapter.
     fn emit(&mut self, packet: Packet) {
-        let is_multicast = matches!(packet.cargo, Cargo::Copy { .. });
-        match (packet.at.0 < self.network.wiring().hosts(), is_multicast) {
+        match (packet.at.0 < self.network.wiring().hosts(), packet.is_multicast()) {
             (true, true) => self.post_multicast(packet),
             (true, false) => self.post(packet),
             (false, _) => self.packets_of(packet).for_each(|(packet, _)| self.hop(packet)),
@@ -200,7 +199,9 @@ impl<D: Data> World<D> {
     }
 
     fn hop(&mut self, packet: Packet) {
-        if packet.at == packet.to {
+        if let Cargo::Multicast { notice, receivers } = packet.cargo {
+            self.split(packet, notice, receivers);
+        } else if packet.at == packet.to {
             self.replicate(packet);
         } else {
             self.forward(packet, self.events.now());
@@ -212,7 +213,7 @@ impl<D: Data> World<D> {
         let flow = Flow { from: packet.from, to: packet.to };
         let step = self.network.forward(ready, packet.at, flow, packet.bytes);
         packet.at = step.to;
-        if step.to == packet.to && !matches!(packet.cargo, Cargo::Copy { .. }) {
+        if step.to == packet.to && !packet.is_multicast() {
             self.events.schedule(step.tail_at, Event::Arrive(packet));
         } else {
             self.events.schedule(step.head_at, Event::Hop(packet));
@@ -263,7 +264,9 @@ impl<D: Data> World<D> {
             }
             Cargo::Message { transfer, kind } => self.message_receives(seen_at, transfer, kind),
             Cargo::Notice { notice, .. } => self.notice_receives(seen_at, notice),
-            Cargo::Copy { .. } => unreachable!("a multicast copy is replicated, not delivered"),
+            Cargo::Copy { .. } | Cargo::Multicast { .. } => {
+                unreachable!("a multicast is copied, not delivered")
+            }
         }
     }
 

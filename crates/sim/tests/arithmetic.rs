@@ -238,10 +238,14 @@ fn with_software(send_ns: f64, receive_ns: f64, further: &str) -> Preset {
 }
 
 fn groups(preset: &Preset, radices: &[u32], seed: Option<u64>) -> HostRun {
+    groups_by(false, preset, radices, seed)
+}
+
+fn groups_by(multicast: bool, preset: &Preset, radices: &[u32], seed: Option<u64>) -> HostRun {
     let hosts: u32 = radices.iter().product();
     let plan = Plan::even(hosts, Radices::new(radices).unwrap()).unwrap();
     let places: Vec<Vertex> = (0..hosts).map(Vertex).collect();
-    HostRun::set_up_groups(preset, &places, &Arc::new(plan), seed).unwrap()
+    HostRun::set_up_groups(preset, &places, &Arc::new(plan), multicast, seed).unwrap()
 }
 
 /// Three hosts send two copies of 8 B each, at 2,000 and 2,800 ns, and 108 ns are on the link. Each host has one when it has sent,
@@ -251,6 +255,15 @@ fn members_of_a_group_take_what_has_come_with_one_call() {
     let preset = with_software(2000.0, 2000.0, "");
     let samples = groups(&preset, &[3], None).allreduce(8, 1).unwrap();
     assert_times(&sorted_ns(&samples), &[6_800.0; 3]);
+}
+
+/// Three hosts send one datagram of 8 B each, at 2,000 ns, which is on the link for 108 ns. A host takes the first of the two that
+/// come with a call of 1,200 ns and 800 ns for the datagram, and then the second.
+#[test]
+fn a_multicast_is_sent_once() {
+    let preset = with_software(2000.0, 2000.0, "");
+    let samples = groups_by(true, &preset, &[3], None).allreduce(8, 1).unwrap();
+    assert_times(&sorted_ns(&samples), &[6_108.0; 3]);
 }
 
 /// Two levels of two: each is a copy, its 108 ns on the link, and a call that takes one.

@@ -27,7 +27,10 @@ impl System<'_> {
         let told = || format!("rank {rank} fails in communicator {communicator}: {whom:?}");
         self.trace.note(self.now, told);
         let hosts = &self.plan.communicators[id.0 as usize].hosts;
-        let is_gone = |rank: &u32| entry.gone.iter().any(|(gone, _)| gone == rank);
+        // A rank that has failed in this communicator may die before the others have heard why.
+        let is_dead = |rank: u32| !self.processes[rank as usize].is_alive;
+        let is_gone =
+            |rank: &u32| is_dead(*rank) || entry.gone.iter().any(|(gone, _)| gone == rank);
         let is_true = match whom {
             Named::Rank(rank) => is_gone(&rank),
             // A host that has failed ends its links. A host that calls it for the first time in a later operation can't

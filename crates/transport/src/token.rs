@@ -165,6 +165,14 @@ impl Token {
         Self::parse_all(path, &text)
     }
 
+    /// A token that another process has read from its file and handed on.
+    ///
+    /// # Errors
+    /// If it is no valid token.
+    pub fn handed_on(text: &str) -> Result<Self, TokenError> {
+        Ok(Self::parse_all(Path::new("of rank 0"), text.as_bytes())?.swap_remove(0))
+    }
+
     /// Makes a file at `path`, mode 0600, with a new random token in it.
     ///
     /// # Errors

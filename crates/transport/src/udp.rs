@@ -19,7 +19,9 @@ mod unqueued;
 pub use tributary_af_xdp::{Mode, OpenError, Port};
 
 pub use filter::FILTERED_CAPABILITIES_MAX;
-pub use socket::{COPIES_MAX, Datagram, DatagramSocket, DatagramStats, MULTICAST_HOPS};
+pub use socket::{
+    COPIES_MAX, Datagram, DatagramSocket, DatagramStats, MULTICAST_HOPS, MulticastReceivers,
+};
 pub use unqueued::Unqueued;
 
 /// Longest payload of a datagram: 65,535 bytes less the headers of IPv4, UDP and frame, and an

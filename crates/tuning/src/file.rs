@@ -5,9 +5,9 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tributary_algorithms::CollectiveKind;
 use tributary_algorithms::model::Costs;
 use tributary_algorithms::network::NetworkPrices;
+use tributary_algorithms::{CollectiveKind, Radices};
 
 use crate::choice::{AlgorithmChoice, MessageCarrier, Method};
 
@@ -89,6 +89,9 @@ pub struct Measurement {
     pub carrier: MessageCarrier,
     /// The host algorithm, over direct links.
     pub algorithm: AlgorithmChoice,
+    /// Members of a group at each level, of replicated groups; none over links, and where nobody noted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Radices>,
     /// Leaders per host.
     pub leaders: u32,
     /// Sub-partitions of each leader's share.
@@ -275,6 +278,7 @@ mod tests {
             method: Method::Direct,
             carrier: MessageCarrier::Links,
             algorithm: AlgorithmChoice::Linear,
+            groups: None,
             leaders: 1,
             sub_partitions: 1,
             time_us: 20.0,

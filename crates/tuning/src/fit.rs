@@ -79,10 +79,17 @@ const OF_LINKS: &[Part] = &[
         prices.links.cold_ns_per_byte *= factor;
     },
 ];
-const OF_GROUPS: &[Part] = &[|prices, factor| {
-    prices.datagrams.further_send_ns *= factor;
-    prices.datagrams.each_receive_ns *= factor;
-}];
+const OF_GROUPS: &[Part] = &[
+    |prices, factor| {
+        prices.datagrams.further_send_ns *= factor;
+        prices.datagrams.each_receive_ns *= factor;
+    },
+    // Groups of several sizes tell them apart: levels are calls that receive, members of a level are copies.
+    |prices, factor| {
+        prices.datagrams.further_send_ns *= factor;
+        prices.datagrams.each_receive_ns /= factor;
+    },
+];
 const OF_TREE: &[Part] = &[
     |prices, factor| {
         prices.aggregators.take_ns *= factor;
@@ -204,9 +211,9 @@ mod tests {
 
     /// What operations among 8 hosts take at some prices, each off by up to a share.
     fn times_at(prices: &NetworkPrices, off: f64) -> Vec<Timed> {
-        let groups = Way::Groups(Radices::new(&[4, 2]).unwrap());
+        let groups = Radices::smallest_divisions(8, 32).into_iter().map(Way::Groups);
         let mut times = Vec::new();
-        for way in WAYS.into_iter().chain([groups]) {
+        for way in WAYS.into_iter().chain(groups) {
             for len_bytes in [8, 256, 1024, 16 << 10, 64 << 10, 1 << 20] {
                 let mut timed = Timed { way, hosts: 8, len_bytes, time_us: 0.0 };
                 let Some(time_ns) = predict_ns(&timed, prices) else { continue };
@@ -224,8 +231,8 @@ mod tests {
         site.links.send_ns = 1400.0;
         site.links.receive_ns = 1400.0;
         site.links.wire_ns = 5200.0;
-        site.datagrams.further_send_ns = 450.0;
-        site.datagrams.each_receive_ns = 450.0;
+        site.datagrams.further_send_ns = 1900.0;
+        site.datagrams.each_receive_ns = 300.0;
         site.aggregators.take_ns = 3100.0;
         site.aggregators.reply_ns = 3100.0;
         for (off, allowed) in [(0.0, 0.03), (0.05, 0.08)] {

@@ -8,9 +8,11 @@
 mod choice;
 mod file;
 mod fit;
+mod groups;
 mod measure;
 
 pub use choice::{AlgorithmChoice, MessageCarrier, Method};
 pub use file::{CostsRow, Measurement, Site, Tuning, TuningError};
 pub use fit::{Fitted, MISS_MAX, Timed, Way, fit};
+pub use groups::{fastest_levels, rows_of_levels};
 pub use measure::{MeasureError, measure_costs};

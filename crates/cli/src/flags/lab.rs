@@ -88,6 +88,11 @@ pub(crate) struct LabUpFlags {
     #[arg(long, value_name = "N", default_value = "4", value_parser = whole_number(1..=u64::from(HOSTS_MAX)))]
     pub(crate) hosts_per_leaf: u64,
 
+    /// Cores of its own for every host; manager and aggregators share the rest, and at least one. All members share all
+    /// cores unless given
+    #[arg(long, value_name = "N", value_parser = whole_number(1..=4096))]
+    pub(crate) cores_per_host: Option<u64>,
+
     /// Where the aggregation nodes are
     #[arg(long, value_enum, value_name = "WHERE", default_value = "all")]
     pub(crate) nodes: LabNodesFlag,

@@ -13,6 +13,7 @@ Examples:
   tributary run --report report.json -- mpiexec -n 8 python3 train.py
   tributary run --report plain.json --offload off -- mpirun -n 4 ./app
   tributary run -- ./run-all-tests.sh
+  tributary run --aggregator -- mpirun --hostfile hosts ./app
   export TRIBUTARY_MANAGER=10.0.0.1:7470 TRIBUTARY_TOKEN_FILE=token
   tributary run -- mpirun ./app
 
@@ -29,6 +30,13 @@ pub(crate) struct RunFlags {
     /// Let this machine act as N hosts, so that the tree is used between them
     #[arg(long, value_name = "N", value_parser = whole_number(1..=64))]
     pub(crate) hosts: Option<u64>,
+
+    /// Start a manager and an aggregator on this host, for the ranks of all hosts, for as long as the command runs
+    ///
+    /// They listen at the address of TRIBUTARY_INTERFACE, else at this host's first, at ports of TRIBUTARY_PORTS, with a token made
+    /// for this run. What goes through the tree is selected as with any manager.
+    #[arg(long, conflicts_with = "hosts")]
+    pub(crate) aggregator: bool,
 
     /// Also write the report as JSON to PATH, with times, for `tributary report`; - writes it as text to
     /// standard error only

@@ -19,6 +19,8 @@ pub(super) struct Arguments {
     /// The preload library.
     pub(super) library: PathBuf,
     pub(super) hosts: u32,
+    /// Whether this run brings an aggregator for the hosts of the command.
+    pub(super) brings_aggregator: bool,
     pub(super) transport: TransportFlag,
     /// As the option says; none: as the environment does.
     pub(super) offload: Option<SwitchFlag>,
@@ -46,6 +48,7 @@ impl TryFrom<RunFlags> for Arguments {
             program,
             library: library::find()?,
             hosts,
+            brings_aggregator: flags.aggregator,
             transport: flags.transport,
             offload: flags.offload,
             times: report.as_ref().is_some_and(|report| !report.is_empty()),

@@ -20,8 +20,8 @@ use tributary_wire::{Datatype, Operator};
 use super::local::{Arrangement, BlockOrder, Lead, Local, block_of};
 use super::plan::{Plan, Planner, Stage};
 use crate::operation::Operation;
-use crate::selection::Path;
 use tributary_inter_host::InterHostOperation;
+use tributary_selection::Path;
 
 /// Rooms of the scratch memory begin at cache lines.
 const LINE_BYTES: usize = 64;
@@ -327,8 +327,8 @@ mod tests {
     use super::super::plan::{PlanContext, plan};
     use super::*;
     use crate::placement::Placement;
-    use crate::selection::DirectPath;
     use tributary_inter_host::kernel;
+    use tributary_selection::DirectPath;
     use tributary_tuning::Method;
 
     const ELEMENTS: u64 = 35;

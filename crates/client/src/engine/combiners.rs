@@ -10,7 +10,7 @@ use super::gathered::{Gathered, as_allgather};
 use crate::combiner::Combiner;
 use crate::operation::{CollectiveError, Operation};
 use crate::request_state::RequestState;
-use crate::selection::Path;
+use tributary_selection::Path;
 
 /// Most memory for the vectors of one operation.
 const GATHERED_BYTES_MAX: u64 = 256 << 10;

@@ -5,7 +5,7 @@ use tributary_wire::{Datatype, Operator};
 
 use super::Engine;
 use crate::operation::{CollectiveError, Operation};
-use crate::selection::Path;
+use tributary_selection::Path;
 
 impl Engine {
     /// Asks all ranks how many packets were lost, if that is due; and tells the tree what is to be expected. To be

@@ -15,8 +15,8 @@ use super::multi_leader::Partition;
 use super::streaming::Streamed;
 use crate::operation::Operation;
 use crate::placement::Placement;
-use crate::selection::{DirectPath, Path};
 use tributary_inter_host::{InterHostOperation, needs_target};
+use tributary_selection::{DirectPath, Path};
 
 /// Most stages any operation takes.
 const STAGES_MAX: usize = 5;

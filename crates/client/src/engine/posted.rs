@@ -16,8 +16,8 @@ use super::prepared::{PreparedExchange, PreparedNumber, PreparedOperation};
 use super::{Current, Engine, MultiLeader, Queued, is_empty};
 use crate::operation::{CollectiveError, Operation};
 use crate::request_state::RequestState;
-use crate::selection::Path;
 use tributary_inter_host::PairNumber;
+use tributary_selection::Path;
 
 impl Engine {
     /// Prepares an operation, whose starts report to `state`.

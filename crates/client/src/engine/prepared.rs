@@ -7,8 +7,8 @@ use tributary_shm_collectives as shm;
 
 use crate::operation::Operation;
 use crate::request_state::RequestState;
-use crate::selection::Path;
 use tributary_inter_host::Adapter;
+use tributary_selection::Path;
 
 /// Which of an engine's prepared operations, counted from 1: so that comparing an optional one is one
 /// comparison.

@@ -13,7 +13,7 @@ use crate::bootstrap::{Bootstrap, allgather_texts};
 use crate::context::Context;
 use crate::descriptors;
 use crate::placement::Placement;
-use tributary_inter_host::replicated::{Endpoint, Members, ReplicatedLevels};
+use tributary_inter_host::replicated::{Endpoint, LevelSet, Members, Reach, ReplicatedLevels};
 use tributary_inter_host::watch::Alarm;
 use tributary_inter_host::{DirectLinks, DirectMethod, Identity, Listener, ReplicatedGroups};
 
@@ -50,26 +50,35 @@ pub(super) struct Direct {
     pub(super) carriers: Option<String>,
 }
 
+/// The replicated groups that rank 0 wants.
+pub(super) struct WantedGroups {
+    /// Of their levels.
+    pub(super) radices: Radices,
+    /// Whether they multicast where that comes to all.
+    pub(super) multicast: bool,
+}
+
 /// The first `leaders` ranks of every host listen and tell each other where; each meets those that have
-/// the same number on their hosts. The first of each host are members of replicated groups, too, where there are `radices`
-/// for their levels. Nobody connects before an operation needs it.
+/// the same number on their hosts. The first of each host are members of replicated groups, too, where some are
+/// wanted. Nobody connects before an operation needs it.
 pub(super) fn open_method(
     context: &Context,
     bootstrap: &mut dyn Bootstrap,
     placement: &Placement,
     leaders: u32,
-    radices: Option<Radices>,
+    groups: Option<WantedGroups>,
 ) -> Result<Direct, Unavailable> {
-    let plan = radices.and_then(|radices| Plan::even(placement.host_count(), radices));
+    let plan = groups.as_ref();
+    let plan = plan.and_then(|groups| Plan::even(placement.host_count(), groups.radices));
     let met = meet(context, bootstrap, placement, leaders, plan.is_some())?;
     let (levels, links) = met.map(|met| met.into_parts(placement, plan.as_ref())).unzip();
     let mut levels = levels.flatten();
-    let Some(radices) = radices else {
+    let Some(WantedGroups { radices, multicast }) = groups else {
         let method = links.map(|links| DirectMethod::new(links, None));
         return Ok(Direct { method, group_algorithm: None, carriers: None });
     };
     let alarm = levels.is_some().then(Alarm::new).transpose();
-    let is_reached = levels.as_mut().is_none_or(|levels| levels.is_reached(GREETING_PATIENCE));
+    let (is_reached, multicast_at) = find_reach(context, bootstrap, multicast, levels.as_mut())?;
     let problem = match &alarm {
         Err(problem) => problem.to_string(),
         Ok(_) if !is_reached => UNREACHED.to_owned(),
@@ -83,7 +92,10 @@ pub(super) fn open_method(
     }
     let algorithm = Algorithm::MixedRadix { radices };
     let (group_algorithm, carriers) = match first {
-        None => (Some(algorithm), format!("links and datagrams, {algorithm}")),
+        None => {
+            let datagrams = datagrams_by(multicast_at, radices.iter().count());
+            (Some(algorithm), format!("links and {datagrams}, {algorithm}"))
+        }
         Some(rank) => {
             let host = &placement.hosts[placement.host_of[rank] as usize];
             (None, format!("links; {host}: {}", problems[rank]))
@@ -94,6 +106,56 @@ pub(super) fn open_method(
         groups.map(|((levels, alarm), algorithm)| ReplicatedGroups { levels, algorithm, alarm });
     let method = links.map(|links| DirectMethod::new(links, groups));
     Ok(Direct { method, group_algorithm, carriers: Some(carriers) })
+}
+
+/// What the groups of so many levels send, for the report.
+fn datagrams_by(multicast_at: LevelSet, levels: usize) -> &'static str {
+    match (0..levels).filter(|level| multicast_at.contains(*level)).count() {
+        0 => "datagrams",
+        multicast if multicast < levels => "datagrams, some of them multicast",
+        _ => "multicast datagrams",
+    }
+}
+
+/// Tries what comes to the hosts of replicated groups from one another. Whether datagrams to this host alone do, and at which levels
+/// multicasts do at all hosts, which send them from now on: none unless `multicast` is wanted.
+fn find_reach(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    multicast: bool,
+    mut levels: Option<&mut ReplicatedLevels>,
+) -> Result<(bool, LevelSet), Unavailable> {
+    let mut subscribed = LevelSet::default();
+    if multicast && context.has_multicast() {
+        // Ranks that lead nobody leave it to the others.
+        subscribed = levels.as_mut().map_or(LevelSet::ALL, |levels| levels.subscribe());
+    }
+    // Nobody greets before all have subscribed.
+    let tried = intersect(bootstrap, subscribed)?;
+    let everything = Reach { by_copies: true, by_multicast: LevelSet::ALL };
+    let reach = levels.as_mut().map_or(everything, |levels| {
+        levels.multicast_at(tried);
+        levels.find_reach(GREETING_PATIENCE)
+    });
+    if tried.is_empty() {
+        return Ok((reach.by_copies, tried));
+    }
+    let proven = tried.and(intersect(bootstrap, reach.by_multicast)?);
+    if let Some(levels) = levels {
+        levels.multicast_at(proven);
+    }
+    if proven.is_empty() {
+        context.note_lack_of_multicast();
+    }
+    Ok((reach.by_copies, proven))
+}
+
+/// The levels that are in the sets of all ranks.
+fn intersect(bootstrap: &mut dyn Bootstrap, mine: LevelSet) -> Result<LevelSet, Unavailable> {
+    let mut all = vec![0; 4 * bootstrap.size() as usize];
+    bootstrap.allgather(&mine.bits().to_le_bytes(), &mut all)?;
+    let sets = all.as_chunks().0.iter().map(|bits| LevelSet::from_bits(u32::from_le_bytes(*bits)));
+    Ok(sets.fold(LevelSet::ALL, LevelSet::and))
 }
 
 /// Links of the first rank of every host alone.

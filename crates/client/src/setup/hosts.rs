@@ -3,12 +3,13 @@
 use tributary_settings::{FabricChoice, NetworkChoice};
 
 use super::agreement::{Unavailable, agree};
-use super::{direct, network, tree};
+use super::direct::{self, WantedGroups};
+use super::{network, tree};
 use crate::bootstrap::{Bootstrap, BootstrapError, broadcast_text};
 use crate::context::Context;
 use crate::engine::{InterHostMethods, StreamUse};
 use crate::placement::Placement;
-use crate::selection::{Decision, Hosts, Opened, Selection, share_a_kernel};
+use tributary_selection::{Decision, Hosts, Opened, Selection, share_a_kernel};
 
 /// What a communicator of several hosts has opened.
 pub(super) struct Joined {
@@ -62,8 +63,9 @@ pub(super) fn join(
     let mut direct = None;
     if decision.opens_direct || refusal.is_some() {
         direct_leaders = decision.leaders_max(placement.local_ranks_min());
-        let radices = decision.group_radices();
-        let opened = direct::open_method(context, bootstrap, placement, direct_leaders, radices)?;
+        let multicast = decision.multicasts;
+        let groups = decision.group_radices().map(|radices| WantedGroups { radices, multicast });
+        let opened = direct::open_method(context, bootstrap, placement, direct_leaders, groups)?;
         direct = Some(opened);
     }
     let ranks = placement.ranks();
@@ -129,10 +131,11 @@ fn hosts_between(context: &Context, names: &[String], ranks: u32) -> Hosts {
     match context.settings.network {
         // Hosts of one kernel too: a lab's network may be what takes the time.
         NetworkChoice::Named(network) => {
-            Hosts { network: Some(network), ..Hosts::named(names, ranks, network) }
+            Hosts { network: Some(network), ..Hosts::named(names, ranks, network, 0) }
         }
         NetworkChoice::Auto => {
-            Hosts::named(names, ranks, network::recognise(context.own_address().ok()))
+            let network = network::recognise(context.own_address().ok());
+            Hosts::named(names, ranks, network, network::cores())
         }
     }
 }

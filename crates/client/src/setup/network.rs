@@ -28,6 +28,22 @@ pub(super) fn recognise(address: Option<IpAddr>) -> Network {
     interface.map_or(UNKNOWN, |name| of_interface(&Path::new("/sys/class/net").join(name)))
 }
 
+/// The cores of this machine, whichever of them this process may use.
+pub(super) fn cores() -> u32 {
+    let online = read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    count_in_ranges(&online).unwrap_or(1)
+}
+
+/// How many numbers a text such as `0-3,8` names.
+fn count_in_ranges(text: &str) -> Option<u32> {
+    let count = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let [first, last]: [u32; 2] = [first.parse().ok()?, last.parse().ok()?];
+        last.checked_sub(first)?.checked_add(1)
+    };
+    text.trim().split(',').try_fold(0, |sum: u32, range| sum.checked_add(count(range)?))
+}
+
 /// The interface of the narrowest route without a gateway that has this address: columns are interface, destination,
 /// gateway, flags, three counters, and mask, numbers as the kernel has them in memory.
 fn interface_of_v4(routes: &str, address: Ipv4Addr) -> Option<String> {
@@ -84,6 +100,13 @@ ib0\t0002000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
         assert_eq!(interface([192, 168, 0, 1]), None);
         assert_eq!(interface_of_v4("", [10, 0, 0, 1].into()), None);
         assert_eq!(interface_of_v4("Iface\nbroken line\n", [10, 0, 0, 1].into()), None);
+    }
+
+    #[test]
+    fn cores_are_counted() {
+        let counts = ["0-15\n", "0", "0-3,8,10-11\n", "", "3-1", "all"].map(count_in_ranges);
+        assert_eq!(counts, [Some(16), Some(1), Some(7), None, None, None]);
+        assert!(cores() >= 1);
     }
 
     #[test]

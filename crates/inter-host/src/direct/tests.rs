@@ -384,6 +384,39 @@ fn a_host_may_be_late_for_the_first_operation() {
     }
 }
 
+/// Members take their time to greet where ranks wait for a core, and the host that they call must not take that for an end.
+/// So many silent strangers that there is no room for members keep them out for a while only.
+#[test]
+fn a_caller_may_greet_late_while_there_is_room_for_others() {
+    let identity = identities()[0];
+    for strangers in [0, listener::PENDING_MAX] {
+        let (mut listener, address) = Listener::bind([127, 0, 0, 1].into(), None).unwrap();
+        let call = || connect_tcp(address, options(), WATCHDOG).unwrap();
+        let silent: Vec<_> = (0..strangers).map(|_| call()).collect();
+        let mut member = call();
+        let called = Instant::now();
+        let deadline = called + listener::GREETING_TIMEOUT + Duration::from_secs(1);
+        let mut greeted = None;
+        let caller = loop {
+            let caller = listener.admit(&identity, 1);
+            let is_due = strangers > 0 || Instant::now() >= deadline;
+            if greeted.is_none() && is_due {
+                assert!(caller.is_none(), "it has said nothing");
+                let join = Header { edge: edge_of(identity, 0), message: Message::Join };
+                greeted = Some(member.send(&join.encode(), &[]));
+            }
+            if let Some(caller) = caller {
+                break caller;
+            }
+            assert!(called.elapsed() < WATCHDOG, "{strangers} strangers");
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        assert_eq!((caller.host, greeted), (0, Some(Ok(Sent::Taken))));
+        assert!(called.elapsed() >= listener::GREETING_TIMEOUT, "strangers have their time, too");
+        drop(silent);
+    }
+}
+
 #[test]
 fn a_host_is_called_by_links_frames_and_alarms_but_not_by_what_is_over() {
     let epoch = Epoch(1);

@@ -1,4 +1,5 @@
-//! Contributions as datagrams: to all members of a group at once, and only from hosts that prove who they are.
+//! Contributions as datagrams: to all members of a group at once, as copies or by multicast, and only from hosts that prove
+//! who they are.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,6 +15,7 @@ use tributary_wire::frame::{
     Contribution, Edge, HEADER_BYTES, Header, Message, Part, RepeatedHead,
 };
 
+use super::multicast::Subscription;
 use crate::direct::{Identity, listen_within};
 
 /// Most datagrams that are taken in one round. More wait for the next: a host that sends without end holds up nothing else.
@@ -61,6 +63,15 @@ pub(super) struct Repeated<'a> {
     pub(super) bytes: &'a [u8],
 }
 
+/// The receivers of a datagram.
+#[derive(Clone, Copy)]
+pub(super) enum Receivers<'a> {
+    /// Each of these hosts gets a copy.
+    Hosts(&'a [u32]),
+    /// All subscribers of the level's multicast get the one that is sent.
+    Level(usize),
+}
+
 /// This host's datagrams to and from all others.
 pub(super) struct Datagrams {
     socket: DatagramSocket,
@@ -72,6 +83,8 @@ pub(super) struct Datagrams {
     addresses: Vec<SocketAddr>,
     /// By host; empty where frames carry no codes.
     keys: Vec<Option<AuthenticationKey>>,
+    /// By level; none where its groups do not multicast.
+    subscriptions: Vec<Option<Subscription>>,
     /// A contribution and what it repeats, one behind the other.
     payload: Vec<u8>,
     refused: u64,
@@ -98,6 +111,7 @@ impl Datagrams {
             edge,
             addresses,
             keys,
+            subscriptions: Vec::new(),
             payload: Vec::new(),
             refused: 0,
             #[cfg(test)]
@@ -105,10 +119,36 @@ impl Datagrams {
         }
     }
 
-    /// Queues a contribution for each of these hosts. It is lost where there is no room, as if the network had lost it.
+    /// Takes what the group of the next level multicasts, whose first member is `first`. False where that can't be had. A code
+    /// is between two hosts, so frames with codes are never multicast.
+    pub(super) fn subscribe(&mut self, first: u32) -> bool {
+        let level = self.subscriptions.len() as u32;
+        let first = self.addresses[first as usize];
+        let open = || Subscription::open(first, level, &self.socket, self.edge.capability);
+        let subscription = if self.identity.is_authenticated() { None } else { open() };
+        self.subscriptions.push(subscription);
+        self.subscriptions.last().is_some_and(Option::is_some)
+    }
+
+    pub(super) fn is_subscribed(&self, level: usize) -> bool {
+        self.subscription(level).is_some()
+    }
+
+    /// Takes no multicasts of a level any more.
+    pub(super) fn unsubscribe(&mut self, level: usize) {
+        if let Some(subscription) = self.subscriptions.get_mut(level) {
+            *subscription = None;
+        }
+    }
+
+    fn subscription(&self, level: usize) -> Option<&Subscription> {
+        self.subscriptions.get(level)?.as_ref()
+    }
+
+    /// Queues a contribution for its receivers. It is lost where there is no room, as if the network had lost it.
     pub(super) fn send(
         &mut self,
-        hosts: impl Iterator<Item = u32>,
+        receivers: Receivers<'_>,
         part: Part,
         contribution: &[u8],
         repeated: Option<Repeated<'_>>,
@@ -123,10 +163,23 @@ impl Datagrams {
         let repeated_bytes = (payload.len() - contribution.len()) as u16;
         let message = Message::Contribution(Contribution { part, repeated_bytes });
         let header = Header { edge: self.edge, message }.encode();
-        #[cfg(test)]
-        let hosts = super::tests::faults::survivors(self, hosts, &header, &payload).into_iter();
-        self.send_copies(hosts, &header, &payload);
+        match receivers {
+            Receivers::Level(level) => self.multicast(level, &header, &payload),
+            Receivers::Hosts(hosts) => {
+                let hosts = hosts.iter().copied();
+                #[cfg(test)]
+                let hosts = super::tests::faults::survivors(self, hosts, &header, &payload);
+                self.send_copies(hosts.into_iter(), &header, &payload);
+            }
+        }
         self.payload = payload;
+    }
+
+    fn multicast(&mut self, level: usize, header: &[u8; HEADER_BYTES], payload: &[u8]) {
+        if let Some(address) = self.subscription(level).map(|it| it.address) {
+            let sent = self.socket.send(Some(address), header, payload, None);
+            let _ = sent.expect("contributions fit datagrams");
+        }
     }
 
     /// One code is not another's, so frames with codes go out one by one, though by one system call as well.
@@ -151,6 +204,25 @@ impl Datagrams {
         let _ = sent.expect("contributions fit datagrams");
     }
 
+    /// Nothing that a level's group multicasts comes here any more; what this host sends goes on.
+    #[cfg(test)]
+    pub(super) fn deafen(&mut self, level: usize) {
+        if let Some(Some(subscription)) = self.subscriptions.get_mut(level) {
+            let elsewhere = SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0));
+            subscription.socket = DatagramSocket::bind(elsewhere).expect("a free port");
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn multicast_address(&self, level: usize) -> Option<SocketAddr> {
+        self.subscription(level).map(|it| it.address)
+    }
+
+    #[cfg(test)]
+    pub(super) fn identity(&self) -> Identity {
+        self.identity
+    }
+
     #[cfg(test)]
     pub(super) fn edge(&self) -> Edge {
         self.edge
@@ -167,13 +239,20 @@ impl Datagrams {
         self.socket.flush()
     }
 
-    /// Hands the contributions that have come to `take`, each with the host that sent it and its payload.
-    pub(super) fn take(&mut self, mut take: impl FnMut(u32, &Contribution, &[u8])) {
-        self.receive(|host, message, payload| {
-            if let Message::Contribution(contribution) = message {
-                take(host, &contribution, payload);
-            }
-        });
+    /// Hands the contributions that have come to `take`, each with the host that sent it and its payload: those to all members
+    /// of the group of `level`, and those to this host alone.
+    pub(super) fn take(
+        &mut self,
+        level: Option<usize>,
+        mut take: impl FnMut(u32, &Contribution, &[u8]),
+    ) {
+        for level in level.map(Some).into_iter().chain([None]) {
+            self.receive(level, |host, message, payload| {
+                if let Message::Contribution(contribution) = message {
+                    take(host, &contribution, payload);
+                }
+            });
+        }
     }
 
     /// Greets these hosts. The same greeting goes out more than once, for a network may lose one.
@@ -184,51 +263,94 @@ impl Datagrams {
             #[cfg(test)]
             let hosts = super::tests::faults::survivors(self, hosts, &header, &[]).into_iter();
             self.send_copies(hosts, &header, &[]);
+            for level in 0..self.subscriptions.len() {
+                self.multicast(level, &header, &[]);
+            }
             let _ = self.flush();
         }
     }
 
-    /// Hands the hosts of which a greeting has come to `greeted`.
-    pub(super) fn take_greetings(&mut self, mut greeted: impl FnMut(u32)) {
-        self.receive(|host, message, _| {
-            if message == Message::Join {
-                greeted(host);
-            }
-        });
+    /// Hands the hosts of which a greeting has come to `greeted`, with the level by whose multicast it has; none where it came
+    /// to this host alone.
+    pub(super) fn take_greetings(&mut self, mut greeted: impl FnMut(u32, Option<usize>)) {
+        let levels = 0..self.subscriptions.len();
+        for level in levels.map(Some).chain([None]) {
+            self.receive(level, |host, message, _| {
+                if message == Message::Join {
+                    greeted(host, level);
+                }
+            });
+        }
     }
 
-    fn receive(&mut self, mut take: impl FnMut(u32, Message, &[u8])) {
+    /// What has come to all subscribers of a level, or to this host alone.
+    fn receive(&mut self, level: Option<usize>, mut take: impl FnMut(u32, Message, &[u8])) {
+        let own = self.addresses[usize::from(self.edge.child.0)];
+        let socket = match level.map(|level| self.subscriptions.get_mut(level)) {
+            None => &mut self.socket,
+            Some(Some(Some(subscription))) => &mut subscription.socket,
+            Some(_) => return,
+        };
         for _ in 0..TAKEN_MAX {
             // A socket that fails receives nothing, which the members ask for over their links.
-            let Ok(Some(datagram)) = self.socket.receive() else { return };
+            let Ok(Some(datagram)) = socket.receive() else { return };
             match sender(&self.identity, self.edge, &self.addresses, &self.keys, &datagram) {
                 Some((host, message)) => take(host, message, datagram.frame.payload),
+                // Loopback brings a host its own multicasts.
+                None if level.is_some() && datagram.source == own => {}
                 None => self.refused += 1,
             }
         }
     }
 
-    /// Whether nothing has come, as far as one system call tells.
-    pub(super) fn has_nothing(&mut self) -> bool {
-        matches!(self.socket.has_arrived(), Ok(false))
+    /// Whether nothing has come, to this host or to the group of `level`, as far as a system call for each tells.
+    pub(super) fn has_nothing(&mut self, level: usize) -> bool {
+        let subscription = self.subscriptions.get_mut(level).and_then(Option::as_mut);
+        let sockets = subscription.map(|it| &mut it.socket).into_iter().chain([&mut self.socket]);
+        sockets.map(DatagramSocket::has_arrived).all(|arrived| matches!(arrived, Ok(false)))
     }
 
     /// Whether something was received and not taken.
     pub(super) fn holds_more(&self) -> bool {
-        self.socket.holds_more()
+        let mut subscriptions = self.subscriptions.iter().flatten();
+        self.socket.holds_more() || subscriptions.any(|it| it.socket.holds_more())
     }
 
-    pub(super) fn socket(&self) -> &DatagramSocket {
-        &self.socket
+    #[cfg(test)]
+    pub(super) fn address(&self) -> Result<SocketAddr, ListenError> {
+        self.socket.address()
     }
 
+    /// Where contributions to a level come in.
+    pub(super) fn sockets_of(&self, level: Option<usize>) -> impl Iterator<Item = &DatagramSocket> {
+        let subscription = level.and_then(|level| self.subscription(level));
+        std::iter::once(&self.socket).chain(subscription.map(|it| &it.socket))
+    }
+
+    /// Where anything comes in.
+    pub(super) fn sockets(&self) -> impl Iterator<Item = &DatagramSocket> {
+        let subscriptions = self.subscriptions.iter().flatten();
+        std::iter::once(&self.socket).chain(subscriptions.map(|it| &it.socket))
+    }
+
+    /// What was sent from here, and received at all addresses.
     pub(super) fn stats(&self) -> DatagramStats {
-        self.socket.stats()
+        let mut all = self.socket.stats();
+        for subscription in self.subscriptions.iter().flatten() {
+            let DatagramStats { received, receive_calls, garbage, .. } =
+                subscription.socket.stats();
+            all.received += received;
+            all.receive_calls += receive_calls;
+            all.garbage += garbage;
+        }
+        all
     }
 
     /// Datagrams that were refused here, and that the kernel has dropped before.
     pub(super) fn refusals(&self) -> (u64, u64) {
-        (self.refused + self.socket.stats().garbage, self.unqueued.count())
+        let subscriptions = self.subscriptions.iter().flatten();
+        let unqueued: u64 = subscriptions.map(|it| it.unqueued.count()).sum();
+        (self.refused + self.stats().garbage, self.unqueued.count() + unqueued)
     }
 }
 

@@ -7,7 +7,7 @@ use tributary_shm_collectives::Combine;
 use tributary_wire::OperationNumber;
 use tributary_wire::frame::{self, Contribution, RepeatedHead};
 
-use super::datagrams::{Datagrams, Repeated};
+use super::datagrams::{Datagrams, Receivers, Repeated};
 use super::memory::Memory;
 use super::wire_messages;
 
@@ -16,6 +16,12 @@ const WINDOW: u16 = 1;
 
 /// Most messages that wait for room on a link while more is heard from its other end.
 const UNSAID_MAX: usize = 16;
+
+/// A member that asks for this host's contributions to so many of so many operations gets no multicasts any more: it asks for
+/// all. Where a network loses one datagram in ten, which happens to copies as well, a member asks for one of ten. One that asks
+/// because this host begins late may be heard after this host has begun, so that not every question is of a loss.
+const JUDGED_OPERATIONS: u64 = 32;
+const ASKED_OPERATIONS_MIN: u32 = 28;
 
 /// A message that its link has no room for yet.
 pub(super) struct Unsaid {
@@ -42,6 +48,10 @@ pub(super) struct Group {
     memory: Memory,
     /// Operations begun.
     begun: u64,
+    /// Contributions go out by multicast.
+    multicasts: bool,
+    /// By member: operations since the last judgement to which it has asked for a contribution that was multicast.
+    asked: Vec<u32>,
     /// In order. Bounded: the machine asks each member once for each operation that it remembers, and a member whose answers
     /// pile up is not heard ([`Self::is_backed_up`]).
     pub(super) unsaid: VecDeque<Unsaid>,
@@ -60,6 +70,8 @@ impl Group {
         let memory = Memory::new(machine.places(), hosts.len());
         Self {
             level,
+            multicasts: false,
+            asked: vec![0; hosts.len()],
             hosts,
             others,
             me,
@@ -93,7 +105,27 @@ impl Group {
         let has_begun = self.machine.begin(call, now_ns).is_ok();
         self.begun += u64::from(has_begun);
         self.has_asked = false;
+        if self.multicasts && self.begun.is_multiple_of(JUDGED_OPERATIONS) {
+            self.judge_multicasts();
+        }
         has_begun
+    }
+
+    /// Sends contributions by multicast from now on, or as copies.
+    pub(super) fn set_multicasts(&mut self, multicasts: bool) {
+        self.multicasts = multicasts;
+    }
+
+    #[cfg(test)]
+    pub(super) fn multicasts(&self) -> bool {
+        self.multicasts
+    }
+
+    /// Goes back to copies for good if some member gets no multicasts: switches forget who subscribes where nobody asks them to
+    /// remember. Every host decides for what it sends; all take both.
+    fn judge_multicasts(&mut self) {
+        self.multicasts = self.asked.iter().all(|asked| *asked < ASKED_OPERATIONS_MIN);
+        self.asked.fill(0);
     }
 
     /// A member's contribution has come as a datagram.
@@ -126,6 +158,10 @@ impl Group {
 
     /// A member has said something over its link. False if it is nothing that a member may say.
     pub(super) fn take_message(&mut self, member: u8, message: Message, payload: &[u8]) -> bool {
+        if let Message::Ask { operation } = message {
+            // Asked before this host has begun, it was not sent yet.
+            self.asked[usize::from(member)] += u32::from(operation < self.begun);
+        }
         if let Message::Sum { operation } = message {
             let own = self.machine.call(operation, self.me).map(|call| call.len_bytes as usize);
             if own.is_some_and(|own| own != payload.len()) {
@@ -190,12 +226,11 @@ impl Group {
                         head: wire_messages::repeated_head(call),
                         bytes: self.memory.at(place),
                     });
-                    datagrams.send(
-                        self.others.iter().copied(),
-                        part,
-                        self.memory.at(payload),
-                        repeated,
-                    );
+                    let receivers = match self.multicasts {
+                        true => Receivers::Level(self.level as usize),
+                        false => Receivers::Hosts(&self.others),
+                    };
+                    datagrams.send(receivers, part, self.memory.at(payload), repeated);
                 }
                 Output::Tell { to, message, payload } => self.tell(to, message, payload),
                 Output::Fold { place } => self.memory.fold(place, kernel),

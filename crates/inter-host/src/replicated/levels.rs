@@ -17,6 +17,7 @@ use tributary_wire::frame::{Abort, AbortReason, Disagreement};
 use super::datagrams::{Datagrams, Endpoint};
 use super::group::Group;
 use super::groups::{NoGroups, groups};
+use super::multicast::LevelSet;
 use super::{CONTRIBUTION_BYTES_MAX, wire_messages};
 use crate::direct::{Calls, Failure, Identity, Listener, Peers, Verdict, wait_for_grace};
 use crate::operation::{InterHost, InterHostOperation};
@@ -24,6 +25,9 @@ use crate::operation::{InterHost, InterHostOperation};
 /// How long a contribution may be late before its sender is asked, once. A question costs two frames over a link; a lost
 /// datagram that nothing else tells of costs this much.
 const ASK_AFTER: Duration = Duration::from_millis(2);
+
+/// How long multicasts may come behind the other datagrams, where those came at once: hosts greet when they get a core.
+const MULTICASTS_LATE_MAX: Duration = Duration::from_millis(20);
 
 /// Rounds that find nothing between two looks at the links: a look is a system call for each, and what comes over one ends a
 /// sleep anyhow.
@@ -46,6 +50,15 @@ pub struct Members {
     pub endpoint: Endpoint,
     /// Where each host takes datagrams.
     pub datagram_addresses: Vec<SocketAddr>,
+}
+
+/// What comes to a host from all others of its groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// Whether datagrams to this host alone do.
+    pub by_copies: bool,
+    /// The levels at which multicasts do.
+    pub by_multicast: LevelSet,
 }
 
 /// Counts since the beginning.
@@ -140,23 +153,70 @@ impl ReplicatedLevels {
         })
     }
 
-    /// Tries whether datagrams of all other hosts of the groups come here, as they do unless a firewall or an address translation
-    /// stands between. All hosts try at the same time, before their first operation; each waits for `patience` at most.
+    /// Subscribes to the multicasts of the groups. Returns the levels at which that can be had here.
     #[must_use]
-    pub fn is_reached(&mut self, patience: Duration) -> bool {
+    pub fn subscribe(&mut self) -> LevelSet {
+        let mut subscribed = LevelSet::default();
+        for (level, group) in self.groups.iter().enumerate() {
+            if self.datagrams.subscribe(group.host(0)) {
+                subscribed.insert(level);
+            }
+        }
+        subscribed
+    }
+
+    /// From now on multicasts at these levels, at which all hosts do, and takes no multicasts at the others.
+    pub fn multicast_at(&mut self, levels: LevelSet) {
+        for (level, group) in self.groups.iter_mut().enumerate() {
+            group.set_multicasts(levels.contains(level));
+            if !levels.contains(level) {
+                self.datagrams.unsubscribe(level);
+            }
+        }
+    }
+
+    /// The levels at which this host multicasts.
+    #[cfg(test)]
+    pub(super) fn multicasts_at(&self) -> LevelSet {
+        let mut levels = LevelSet::default();
+        let at = self.groups.iter().enumerate().filter(|(_, group)| group.multicasts());
+        at.for_each(|(level, _)| levels.insert(level));
+        levels
+    }
+
+    /// Tries whether datagrams of all other hosts of the groups come here, as they do unless a firewall or an address translation
+    /// stands between, and at which of the subscribed levels their multicasts do. All hosts try at the same time, after all have
+    /// subscribed and before their first operation. Each waits for `patience` at most, and for multicasts no longer than twice as
+    /// long as the others took.
+    #[must_use]
+    pub fn find_reach(&mut self, patience: Duration) -> Reach {
+        let began = Instant::now();
         self.datagrams.greet(&self.others);
         let mut missing = self.others.clone();
-        let deadline = Instant::now() + patience;
+        let mut missing_at: Vec<Vec<u32>> =
+            self.groups.iter().map(|group| group.others.clone()).collect();
+        let mut deadline = began + patience;
+        let mut is_reached = false;
         loop {
-            self.datagrams.take_greetings(|host| missing.retain(|other| *other != host));
-            if missing.is_empty() {
-                return true;
+            self.datagrams.take_greetings(|host, level| {
+                let missing = level.map_or(&mut missing, |level| &mut missing_at[level]);
+                missing.retain(|other| *other != host);
+            });
+            if missing.is_empty() && !is_reached {
+                is_reached = true;
+                let patience = (2 * began.elapsed()).max(MULTICASTS_LATE_MAX);
+                deadline = deadline.min(began + patience);
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
+            let has_all = (0..self.groups.len())
+                .all(|level| missing_at[level].is_empty() || !self.datagrams.is_subscribed(level));
+            if left.is_zero() || is_reached && has_all {
+                let mut by_multicast = LevelSet::default();
+                let complete = missing_at.iter().enumerate().filter(|(_, hosts)| hosts.is_empty());
+                complete.for_each(|(level, _)| by_multicast.insert(level));
+                return Reach { by_copies: is_reached, by_multicast };
             }
-            self.peers.sleep_beside(self.datagrams.socket(), std::iter::empty(), left);
+            self.peers.sleep_beside(self.datagrams.sockets(), std::iter::empty(), left);
         }
     }
 
@@ -182,7 +242,24 @@ impl ReplicatedLevels {
     /// Where this host takes datagrams.
     #[cfg(test)]
     pub(super) fn datagram_address(&self) -> SocketAddr {
-        self.datagrams.socket().address().expect("a bound socket has an address")
+        self.datagrams.address().expect("a bound socket has an address")
+    }
+
+    /// From now on no multicasts come here.
+    #[cfg(test)]
+    pub(super) fn forget_subscriptions(&mut self) {
+        (0..self.groups.len()).for_each(|level| self.datagrams.deafen(level));
+    }
+
+    /// Where a level's group multicasts.
+    #[cfg(test)]
+    pub(super) fn multicast_address(&self, level: usize) -> SocketAddr {
+        self.datagrams.multicast_address(level).expect("it is subscribed")
+    }
+
+    #[cfg(test)]
+    pub(super) fn identity(&self) -> Identity {
+        self.datagrams.identity()
     }
 
     /// Sends any bytes from this host's socket.
@@ -355,7 +432,8 @@ impl InterHost for ReplicatedLevels {
     fn has_nothing_yet(&mut self) -> bool {
         let waits = self.running.as_ref().is_some_and(|running| !running.is_done);
         let is_quiet = self.failed.is_none() && !self.groups.iter().any(|group| group.has_asked);
-        waits && is_quiet && self.datagrams.has_nothing()
+        let level = self.running.as_ref().map_or(0, |running| running.level);
+        waits && is_quiet && self.datagrams.has_nothing(level)
     }
 
     fn sleep(&mut self, time: Duration) {
@@ -370,7 +448,8 @@ impl InterHost for ReplicatedLevels {
         }
         let others = self.others.iter().copied().filter(|host| !self.ended[*host as usize]);
         self.stats.sleeps += 1;
-        if self.peers.sleep_beside(self.datagrams.socket(), others, time) {
+        let level = self.running.as_ref().map(|running| running.level);
+        if self.peers.sleep_beside(self.datagrams.sockets_of(level), others, time) {
             self.rounds_to_look = 0;
         }
     }

@@ -10,7 +10,9 @@
 //!
 //! # What goes where
 //!
-//! Contributions go as datagrams: one system call sends the copies for all members of a group, and one receives several. What a
+//! Contributions go as datagrams: one system call sends the copies for all members of a group, and one receives several. Where
+//! multicasts of all members were proven to come to all others, one datagram goes out instead; a host that is asked for too many of
+//! them goes back to copies. A host takes both, so hosts need not agree. What a
 //! member lacks it asks for over its link to the other, and gets it there. Links are those of [`direct`](crate::direct): made at the
 //! first operation, authenticated by the same identity, and the only thing that tells that a host is gone. Silence never does.
 //!
@@ -41,6 +43,7 @@ mod group;
 mod groups;
 mod levels;
 mod memory;
+mod multicast;
 #[cfg(test)]
 mod tests;
 mod wire_messages;
@@ -48,7 +51,8 @@ mod wire_messages;
 pub use datagrams::DatagramsError;
 pub use datagrams::Endpoint;
 pub use groups::NoGroups;
-pub use levels::{Members, ReplicatedLevels, ReplicatedStats};
+pub use levels::{Members, Reach, ReplicatedLevels, ReplicatedStats};
+pub use multicast::LevelSet;
 
 use tributary_transport::udp::DATAGRAM_PAYLOAD_BYTES_MAX;
 use tributary_wire::frame::{REPEATED_BYTES_MAX, REPEATED_HEAD_BYTES};

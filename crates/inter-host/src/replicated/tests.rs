@@ -6,6 +6,7 @@ mod beside_links;
 mod failures;
 pub(super) mod faults;
 mod losses;
+mod multicasts;
 mod strangers;
 
 use std::net::{Ipv4Addr, SocketAddr};

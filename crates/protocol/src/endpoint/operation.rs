@@ -26,8 +26,9 @@ pub struct OperationSpec {
     pub contributes: bool,
     /// Whether this member takes the result.
     pub receives: bool,
-    /// What else members must name alike, as a digest; 0 if there is nothing. Segments travel with it, chunks of
-    /// streams do not.
+    /// What else members must name alike, as a digest; 0 if there is nothing. Else the number of elements is part of it, too:
+    /// what a member puts above the number of a segment of a short vector may be that of a longer one's. Segments travel with
+    /// it, chunks of streams do not.
     pub digest: u32,
 }
 

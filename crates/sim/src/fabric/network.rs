@@ -80,6 +80,11 @@ impl Network {
         self.packets
     }
 
+    /// Where a packet of a flow goes next.
+    pub(crate) fn next(&self, at: Vertex, flow: Flow) -> Vertex {
+        self.wiring.next_of(self.routing, flow, at).to
+    }
+
     /// Sends a packet of `bytes` of a flow over its next link. At a switch, its head came in at `now`; at a
     /// host, the adapter has it ready at `now`.
     pub fn forward(&mut self, now: Picos, at: Vertex, flow: Flow, bytes: u32) -> Step {

@@ -33,6 +33,8 @@ pub enum InterHost {
     Replicated {
         /// They divide the hosts.
         radices: Radices,
+        /// Whether members multicast instead of sending a copy to each other.
+        multicast: bool,
     },
     /// By a host algorithm on parts of the vector (DPML): the leaders with the same number in their
     /// hosts form a team, and each team reduces its part. With one leader the part is the whole.
@@ -131,11 +133,13 @@ impl FullHosts {
                     all.map(|leader| team(processes, leader, &mut system.world)).collect()
                 });
                 let teams: Vec<Vec<Team>> = teams.collect();
-                if let InterHost::Replicated { radices } = self.inter_host {
+                if let InterHost::Replicated { radices, multicast } = self.inter_host {
                     let plan =
                         Plan::even(self.hosts, radices).expect("the radices divide the hosts");
                     let plan = Arc::new(plan);
-                    teams.iter().for_each(|of_group| system.world.add_groups(&of_group[0], &plan));
+                    for of_group in &teams {
+                        system.world.add_groups(&of_group[0], &plan, multicast);
+                    }
                 }
                 Leaders::Teams(teams)
             }

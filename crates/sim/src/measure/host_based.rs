@@ -44,8 +44,8 @@ impl HostRun {
         Ok(Self { system, team, exchange: Exchange::Messages(algorithm) })
     }
 
-    /// Sets a team up whose processes are members of replicated groups, in the levels of a plan whose groups are equal. They
-    /// allreduce vectors of one datagram.
+    /// Sets a team up whose processes are members of replicated groups, in the levels of a plan whose groups are equal, and
+    /// `multicast` or send copies. They allreduce vectors of one datagram.
     ///
     /// # Errors
     /// [`SystemError`].
@@ -56,10 +56,11 @@ impl HostRun {
         preset: &Preset,
         hosts: &[Vertex],
         plan: &Arc<Plan>,
+        multicast: bool,
         seed: Option<u64>,
     ) -> Result<Self, SystemError> {
         let (mut system, team) = set_up_team(preset, hosts, seed)?;
-        system.world.add_groups(&team, plan);
+        system.world.add_groups(&team, plan, multicast);
         Ok(Self { system, team, exchange: Exchange::Groups })
     }
 

@@ -8,6 +8,7 @@ use crate::engine::Picos;
 /// What one member says to another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Notice {
+    /// Its receiver; of a multicast its sender.
     pub(super) to: RankId,
     pub(super) level: usize,
     /// Its sender, as a member of the level's group.
@@ -48,6 +49,8 @@ impl Notices {
 /// A rank's place in the groups of all levels.
 pub(super) struct Groups {
     pub(super) levels: Vec<Level>,
+    /// Whether contributions are multicast.
+    pub(super) multicast: bool,
     /// The operation under way.
     pub(super) call: Option<Call>,
     /// What has come and is not taken.

@@ -39,11 +39,18 @@ pub(super) enum Cargo {
     Copy { group: u32, node: u32, frame: FrameId, is_last: bool },
     /// A packet of a message between ranks.
     Message { transfer: TransferId, kind: PacketKind },
+    /// What a member of a replicated group says to those of these numbers, a bit for each. Switches copy it.
+    Multicast { notice: NoticeId, receivers: u64 },
     /// What a member of a replicated group says to another.
     Notice { notice: NoticeId, is_datagram: bool },
 }
 
 impl Packet {
+    /// Whether switches copy it, and its copies arrive.
+    pub(super) fn is_multicast(&self) -> bool {
+        matches!(self.cargo, Cargo::Copy { .. } | Cargo::Multicast { .. })
+    }
+
     /// Whether it never leaves its host: it goes through memory there.
     pub(super) fn is_local(&self) -> bool {
         self.from == self.to
@@ -55,7 +62,7 @@ impl Packet {
             Cargo::ToNode { frame, .. }
             | Cargo::ToMember { frame, .. }
             | Cargo::Copy { frame, .. } => Some(frame),
-            Cargo::Message { .. } | Cargo::Notice { .. } => None,
+            Cargo::Message { .. } | Cargo::Notice { .. } | Cargo::Multicast { .. } => None,
         }
     }
 
@@ -66,7 +73,7 @@ impl Packet {
                 carrier != Carrier::Link
             }
             Cargo::Notice { is_datagram, .. } => is_datagram,
-            Cargo::Copy { .. } | Cargo::Message { .. } => false,
+            Cargo::Copy { .. } | Cargo::Message { .. } | Cargo::Multicast { .. } => false,
         }
     }
 
@@ -75,7 +82,7 @@ impl Packet {
             Cargo::ToNode { is_last, .. }
             | Cargo::ToMember { is_last, .. }
             | Cargo::Copy { is_last, .. } => *is_last = is_complete,
-            Cargo::Message { .. } | Cargo::Notice { .. } => {}
+            Cargo::Message { .. } | Cargo::Notice { .. } | Cargo::Multicast { .. } => {}
         }
         self
     }

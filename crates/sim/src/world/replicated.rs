@@ -16,6 +16,7 @@ use super::payload::Data;
 use super::rank::Team;
 use super::state::World;
 use crate::engine::Picos;
+use crate::fabric::Flow;
 
 /// How long the product lets a contribution be late before it asks.
 const ASK_AFTER_NS: u64 = 2_000_000;
@@ -24,11 +25,11 @@ const ASK_AFTER_NS: u64 = 2_000_000;
 const WINDOW: u16 = 1;
 
 impl<D: Data> World<D> {
-    /// Makes the ranks of a team, one on each host, members of replicated groups.
+    /// Makes the ranks of a team, one on each host, members of replicated groups, which multicast or send copies.
     ///
     /// # Panics
     /// If the plan has not as many hosts as the team has ranks, or uneven groups.
-    pub fn add_groups(&mut self, team: &Team, plan: &Arc<Plan>) {
+    pub fn add_groups(&mut self, team: &Team, plan: &Arc<Plan>, multicast: bool) {
         assert_eq!(plan.hosts(), team.ranks, "a rank for each host of the plan");
         for number in 0..team.ranks {
             let levels = plan.groups_of(number).expect("groups of a level are equal");
@@ -40,7 +41,8 @@ impl<D: Data> World<D> {
                 Level { machine, ranks, timer_at: None }
             };
             let levels = levels.into_iter().map(level).collect();
-            let groups = Groups { levels, call: None, inbox: Vec::new(), is_taking: false };
+            let groups =
+                Groups { levels, multicast, call: None, inbox: Vec::new(), is_taking: false };
             self.ranks[team.rank(number).index()].groups = Some(Box::new(groups));
         }
     }
@@ -93,6 +95,9 @@ impl<D: Data> World<D> {
 
     fn act_on(&mut self, id: RankId, level: usize, output: Output, at: Picos) -> Picos {
         match output {
+            Output::Send { datagram, .. } if self.groups_of(id).multicast => {
+                self.multicast(id, level, datagram, at)
+            }
             Output::Send { datagram, .. } => self.send_copies(id, level, datagram, at),
             Output::Tell { to, message, payload } => {
                 let bytes = payload.and(self.groups_of(id).call).map_or(0, |call| call.len_bytes);
@@ -126,11 +131,10 @@ impl<D: Data> World<D> {
 
     /// One call sends the copies, one after the other, from the next member on as in the product.
     fn send_copies(&mut self, id: RankId, level: usize, datagram: Datagram, at: Picos) -> Picos {
-        let bytes =
-            datagram.call.len_bytes + datagram.previous.map_or(0, |previous| previous.len_bytes);
+        let bytes = bytes_of(&datagram);
         let process = self.ranks[id.index()].process;
+        let me = usize::from(self.member_of(id, level));
         let ranks = &self.groups_of(id).levels[level].ranks;
-        let me = ranks.iter().position(|rank| *rank == id).expect("a member of its groups");
         let others = [&ranks[me + 1..], &ranks[..me]].concat();
         let mut cost = self.costs.message.send.of(bytes);
         let mut at = at;
@@ -142,6 +146,57 @@ impl<D: Data> World<D> {
         at
     }
 
+    /// One datagram goes out, to all other members of the level's group.
+    fn multicast(&mut self, id: RankId, level: usize, datagram: Datagram, at: Picos) -> Picos {
+        let bytes = bytes_of(&datagram);
+        let process = self.ranks[id.index()].process;
+        let at = self.work(process, at, self.costs.message.send.of(bytes));
+        let from = self.member_of(id, level);
+        let members = self.groups_of(id).levels[level].ranks.len();
+        let receivers = (u64::MAX >> (64 - members)) & !(1 << from);
+        let notice = Notice { to: id, level, from, said: Said::Datagram(datagram) };
+        let cargo = Cargo::Multicast { notice: self.notices.put(notice), receivers };
+        let here = self.host_of(process);
+        let packet = Packet { from: here, at: here, to: here, bytes, cargo };
+        self.events.schedule(at, Event::Emit(packet));
+        at
+    }
+
+    /// A host or switch sends a multicast on: one packet over each link behind which there are receivers.
+    pub(super) fn split(&mut self, packet: Packet, id: NoticeId, receivers: u64) {
+        let now = self.events.now();
+        let notice = self.notices.take(id);
+        let ranks = self.groups_of(notice.to).levels[notice.level].ranks.clone();
+        let mut left = receivers;
+        while left != 0 {
+            let first = left.trailing_zeros() as usize;
+            let host = self.host_of(self.ranks[ranks[first].index()].process);
+            let to = |host| Flow { from: packet.from, to: host };
+            let next = self.network.next(packet.at, to(host));
+            let mut beyond = 0_u64;
+            for (member, rank) in ranks.iter().enumerate().filter(|(at, _)| left >> at & 1 == 1) {
+                let host = self.host_of(self.ranks[rank.index()].process);
+                let goes_there = self.network.next(packet.at, to(host)) == next;
+                beyond |= u64::from(goes_there) << member;
+            }
+            left &= !beyond;
+            let cargo = if beyond.is_power_of_two() {
+                let notice = self.notices.put(Notice { to: ranks[first], ..notice });
+                Cargo::Notice { notice, is_datagram: true }
+            } else {
+                Cargo::Multicast { notice: self.notices.put(notice), receivers: beyond }
+            };
+            self.forward(Packet { to: host, cargo, ..packet }, now);
+        }
+    }
+
+    /// A rank's number in a level's group.
+    fn member_of(&mut self, id: RankId, level: usize) -> u8 {
+        let ranks = &self.groups_of(id).levels[level].ranks;
+        let member = ranks.iter().position(|rank| *rank == id);
+        member.expect("a rank is a member of its groups") as u8
+    }
+
     fn post_notice(
         &mut self,
         from: RankId,
@@ -151,9 +206,7 @@ impl<D: Data> World<D> {
         bytes: u32,
         at: Picos,
     ) {
-        let ranks = &self.groups_of(from).levels[level].ranks;
-        let member = ranks.iter().position(|rank| *rank == from);
-        let member = member.expect("a rank is a member of its groups") as u8;
+        let member = self.member_of(from, level);
         let notice = self.notices.put(Notice { to, level, from: member, said });
         let [here, there] = [from, to].map(|rank| self.host_of(self.ranks[rank.index()].process));
         let is_datagram = matches!(said, Said::Datagram(_));
@@ -250,6 +303,11 @@ impl<D: Data> World<D> {
         }
         self.act_in_groups(id, now);
     }
+}
+
+/// Of a contribution and the one that it repeats.
+fn bytes_of(datagram: &Datagram) -> u32 {
+    datagram.call.len_bytes + datagram.previous.map_or(0, |previous| previous.len_bytes)
 }
 
 fn ns(at: Picos) -> u64 {

@@ -41,6 +41,15 @@ pub const COPIES_MAX: usize = QUEUED_FRAMES_MAX;
 /// Routers that a result may cross on its path to members: those of one site.
 pub const MULTICAST_HOPS: u32 = 8;
 
+/// The receivers of what a socket sends to multicast addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MulticastReceivers {
+    /// This machine, and all up to [`MULTICAST_HOPS`] routers away.
+    Site,
+    /// Other machines of the same network, which no router is in front of.
+    Network,
+}
+
 /// A frame that arrived as a datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
@@ -95,6 +104,20 @@ impl DatagramSocket {
     /// # Errors
     /// If the interface has no multicast, or the system says no.
     pub fn subscribe(group: SocketAddrV4, interface: Ipv4Addr) -> Result<Self, ListenError> {
+        let mut socket = Self::subscribe_to_many(group, interface)?;
+        socket.inbox.only_source = Some(group.into());
+        Ok(socket)
+    }
+
+    /// As [`DatagramSocket::subscribe`], of many senders: the datagrams name theirs, and several are
+    /// received at once.
+    ///
+    /// # Errors
+    /// As [`DatagramSocket::subscribe`].
+    pub fn subscribe_to_many(
+        group: SocketAddrV4,
+        interface: Ipv4Addr,
+    ) -> Result<Self, ListenError> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)
             .map_err(os("socket"))?;
@@ -103,20 +126,25 @@ impl DatagramSocket {
         bind(&socket, &group).map_err(os("bind"))?;
         sockopt::set_ip_add_membership(&socket, group.ip(), &interface)
             .map_err(os("IP_ADD_MEMBERSHIP"))?;
-        let mut socket = Self::over(UdpSocket::from(socket))?;
-        socket.inbox.only_source = Some(group.into());
-        Ok(socket)
+        Self::over(UdpSocket::from(socket))
     }
 
-    /// Sends what goes to multicast addresses out of `interface`, for receivers on this machine
-    /// and up to [`MULTICAST_HOPS`] routers away.
+    /// Sends what goes to multicast addresses out of `interface`, for these receivers.
     ///
     /// # Errors
     /// If the system says no.
-    pub fn multicast_from(&self, interface: Ipv4Addr) -> Result<(), OsError> {
+    pub fn multicast_from(
+        &self,
+        interface: Ipv4Addr,
+        receivers: MulticastReceivers,
+    ) -> Result<(), OsError> {
+        let (is_looped, hops) = match receivers {
+            MulticastReceivers::Site => (true, MULTICAST_HOPS),
+            MulticastReceivers::Network => (false, 1),
+        };
         sockopt::set_ip_multicast_if(&self.socket, &interface)?;
-        sockopt::set_ip_multicast_loop(&self.socket, true)?;
-        sockopt::set_ip_multicast_ttl(&self.socket, MULTICAST_HOPS)?;
+        sockopt::set_ip_multicast_loop(&self.socket, is_looped)?;
+        sockopt::set_ip_multicast_ttl(&self.socket, hops)?;
         Ok(())
     }
 

@@ -35,8 +35,9 @@ fn fastest(measurements: &[Measurement]) -> String {
         let is_it = |row: &&Measurement| (row.collective, row.len_bytes) == (collective, len_bytes);
         let mut rows: Vec<&Measurement> = measurements.iter().filter(is_it).collect();
         rows.sort_by(|one, other| one.time_us.total_cmp(&other.time_us));
-        let name =
-            |row: &&Measurement| paths::name(row.method, row.carrier, row.algorithm, row.leaders);
+        let name = |row: &&Measurement| {
+            paths::name(row.method, row.carrier, row.algorithm, row.groups, row.leaders)
+        };
         let us = |row: &&Measurement| format!("{:.1}", row.time_us);
         let next = rows.get(1);
         table.add_row([
@@ -58,14 +59,15 @@ fn about_prices(tuning: &Tuning, site: &Site) -> String {
     let percent = |share: f64| (share * 100.0).round();
     match (&tuning.prices, site.prices_miss) {
         (Some(NetworkPrices { links, datagrams, aggregators }), Some([mean, worst])) => format!(
-            "A message takes {:.2} us at each end and {:.2} us between,\na byte {:.3} ns on a link, a further \
-             datagram {:.2} us,\na message at an aggregator {:.2} us.\nAt these prices the model misses the times by \
+            "A message takes {:.2} us at each end and {:.2} us between,\na byte {:.3} ns on a link, a message at an \
+             aggregator {:.2} us.\nA further datagram takes {:.2} us to send and {:.2} us to receive.\nAt these prices the model misses the times by \
              {}% in the mean, {}% at most.",
             links.send_ns / 1e3,
             links.wire_ns / 1e3,
             links.link_ns_per_byte,
-            datagrams.each_receive_ns / 1e3,
             aggregators.take_ns / 1e3,
+            datagrams.further_send_ns / 1e3,
+            datagrams.each_receive_ns / 1e3,
             percent(mean),
             percent(worst),
         ),
@@ -96,6 +98,7 @@ mod tests {
             method: Method::Direct,
             carrier: MessageCarrier::Links,
             algorithm,
+            groups: None,
             leaders: 1,
             sub_partitions: 1,
             time_us,

@@ -36,10 +36,10 @@ impl Peers {
         }
     }
 
-    /// Sleeps until a datagram may have come, or a frame from one of `hosts`. Whether something may have come over a link.
-    pub(crate) fn sleep_beside(
+    /// Sleeps until a datagram may have come to one of `sockets`, or a frame from one of `hosts`. Whether something may have come over a link.
+    pub(crate) fn sleep_beside<'a>(
         &mut self,
-        socket: &DatagramSocket,
+        sockets: impl Iterator<Item = &'a DatagramSocket>,
         hosts: impl Iterator<Item = u32> + Clone,
         time: Duration,
     ) -> bool {
@@ -51,7 +51,9 @@ impl Peers {
             let flags =
                 |writes| if writes { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
             let mut watched = ArrayVec::<_, WATCHED_MAX>::new();
-            watched.push(PollFd::from_borrowed_fd(socket.as_fd(), flags(socket.wants_write())));
+            let sockets = sockets.map(|it| (it.as_fd(), flags(it.wants_write())));
+            watched.extend(sockets.map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)));
+            let links_from = watched.len();
             let is_outside = |host: u32| self.peers[host as usize].link.is_none();
             let callers = self.listener.iter().filter(|_| hosts.clone().any(is_outside));
             let links = hosts.clone().filter_map(|host| self.peers[host as usize].link.as_ref());
@@ -63,7 +65,7 @@ impl Peers {
             watched.extend(others.map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)));
             // A wait that fails is a link that fails, and the next round says so.
             let _ = poll(&mut watched, Some(&timespec(time)));
-            watched[1..].iter().any(|fd| !fd.revents().is_empty())
+            watched[links_from..].iter().any(|fd| !fd.revents().is_empty())
         };
         for host in hosts {
             if let Some(link) = &mut self.peers[host as usize].link {

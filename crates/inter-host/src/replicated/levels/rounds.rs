@@ -55,7 +55,8 @@ impl ReplicatedLevels {
     pub(super) fn go_on(&mut self) -> Result<(), Failure> {
         let groups = &mut self.groups;
         let mut has_come = false;
-        self.datagrams.take(|host, contribution, payload| {
+        let level = self.running.as_ref().map(|running| running.level);
+        self.datagrams.take(level, |host, contribution, payload| {
             has_come = true;
             let level = contribution.part.sequence.0 as usize;
             let group = groups.get_mut(level);

@@ -2,16 +2,16 @@
 
 use std::sync::{Arc, Barrier, Mutex, MutexGuard};
 
+use tributary_algorithms::GROUP_BYTES_MAX;
 use tributary_wire::frame::AbortReason;
 
 use super::faults::{Faults, Rates};
 use super::*;
-use crate::direct_method::REPLICATED_BYTES_MAX;
 use crate::watch::{Alarm, Attend};
 use crate::{DirectMethod, ReplicatedGroups};
 
 /// Elements of a vector that is too long for the groups.
-const LONG: usize = REPLICATED_BYTES_MAX / 8 + 1;
+const LONG: usize = GROUP_BYTES_MAX as usize / 8 + 1;
 
 /// The hosts of groups of these sizes, which lose so many of 1,000 datagrams.
 fn hosts(levels: &'static [u32], lost: u32) -> Vec<DirectMethod> {

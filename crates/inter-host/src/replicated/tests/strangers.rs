@@ -14,7 +14,7 @@ use super::faults::{Faults, Rates};
 use super::*;
 
 /// A contribution of one double to operation `number`, as `host` would send it.
-fn contribution(identity: Identity, host: u16, number: u32) -> (Header, [u8; 8]) {
+pub(super) fn contribution(identity: Identity, host: u16, number: u32) -> (Header, [u8; 8]) {
     let part = Part {
         operation: OperationNumber(number),
         segment: SegmentIndex(0),
@@ -35,7 +35,7 @@ fn contribution(identity: Identity, host: u16, number: u32) -> (Header, [u8; 8])
     (Header { edge, message }, 1e300_f64.to_le_bytes())
 }
 
-fn send(socket: &UdpSocket, to: SocketAddr, header: Header, payload: &[u8]) {
+pub(super) fn send(socket: &UdpSocket, to: SocketAddr, header: Header, payload: &[u8]) {
     let datagram = [&header.encode()[..], payload].concat();
     socket.send_to(&datagram, to).unwrap();
 }
@@ -156,7 +156,7 @@ fn a_host_that_datagrams_do_not_come_to_finds_it_out_before_the_first_operation(
                 // Nobody hears of it.
                 member.inject(Faults::new(0, Rates { lost: 1000, ..Rates::default() }));
             }
-            let is_reached = member.is_reached(Duration::from_millis(200));
+            let is_reached = member.find_reach(Duration::from_millis(200)).by_copies;
             let (refused, heard) = (member.stats().refused, member.stats().heard);
             (is_reached, refused, heard)
         });
@@ -165,7 +165,7 @@ fn a_host_that_datagrams_do_not_come_to_finds_it_out_before_the_first_operation(
         assert_eq!(reached, expected, "authenticated: {authenticates}");
     }
     let sums = on_all(members(levels, identity(true)), move |host, mut member| {
-        assert!(member.is_reached(WATCHDOG), "all greet");
+        assert!(member.find_reach(WATCHDOG).by_copies, "all greet");
         rounds_of_doubles(&mut member, host, levels, 8)
     });
     assert!(sums.iter().all(|it| *it == sums[0]));

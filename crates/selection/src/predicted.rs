@@ -165,12 +165,10 @@ impl Predictor {
     }
 }
 
-/// The levels of replicated groups, if these are faster at such prices than any host algorithm over links.
-pub(super) fn radices_that_win(hosts: u32, prices: &NetworkPrices) -> Option<Radices> {
-    let radices = groups::fastest_radices(hosts, Some(prices));
-    let mut predictor = Predictor::new(*prices, hosts, None).with_groups(radices);
-    let way = predictor.way(CollectiveKind::Allreduce, groups::SHORT_BYTES);
-    radices.filter(|_| way.is_by_groups())
+/// Whether replicated groups in these levels are faster at such prices than any host algorithm over links.
+pub(super) fn groups_win(hosts: u32, radices: Radices, prices: &NetworkPrices) -> bool {
+    let mut predictor = Predictor::new(*prices, hosts, None).with_groups(Some(radices));
+    predictor.way(CollectiveKind::Allreduce, groups::SHORT_BYTES).is_by_groups()
 }
 
 /// The host algorithms for vectors of this length, whether or not the collective has such a form.

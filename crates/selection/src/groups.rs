@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use tributary_algorithms::network::NetworkPrices;
 use tributary_algorithms::plan::Plan;
-use tributary_algorithms::{Carrier, Collective, Division, Radices};
-
-/// The most members of a group: each takes a datagram of every other.
-const MEMBERS_MAX: u32 = 16;
+use tributary_algorithms::{Carrier, Collective, Division, GROUP_MEMBERS_MAX, Radices};
 
 /// The length that levels are chosen for: short operations are most of those that groups carry.
 pub(super) const SHORT_BYTES: u64 = 8;
@@ -17,7 +14,7 @@ pub(super) const SHORT_BYTES: u64 = 8;
 /// with a core for each host, docs/evidence/replicated-groups.md.
 pub(super) fn fastest_radices(hosts: u32, prices: Option<&NetworkPrices>) -> Option<Radices> {
     let datagrams = |radices: &Radices| radices.iter().map(|members| members - 1).sum::<u32>();
-    let choices = Radices::divisions(hosts, MEMBERS_MAX).into_iter();
+    let choices = Radices::divisions(hosts, GROUP_MEMBERS_MAX).into_iter();
     let Some(prices) = prices else {
         return choices.min_by_key(datagrams);
     };
@@ -50,7 +47,7 @@ mod tests {
         let radices = |hosts| fastest_radices(hosts, None).map(|it| it.iter().collect::<Vec<_>>());
         assert_eq!(radices(8), Some(vec![2, 2, 2]));
         assert_eq!(radices(12), Some(vec![3, 2, 2]));
-        assert_eq!(radices(34), None);
+        assert_eq!(radices(37), None);
     }
 
     #[test]
@@ -61,7 +58,7 @@ mod tests {
         };
         assert_eq!(radices(4), Some(vec![4]));
         assert_eq!(radices(7), Some(vec![7]));
-        assert_eq!(radices(17), None);
+        assert_eq!(radices(37), None);
         for hosts in 2..=64 {
             let product = radices(hosts).map(|radices| radices.iter().product());
             assert!(product.is_none_or(|product: u32| product == hosts), "{hosts} hosts");

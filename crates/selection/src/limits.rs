@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 use tributary_algorithms::CollectiveKind;
 
-use crate::bootstrap::{Bootstrap, BootstrapError};
 use tributary_settings::Settings;
 
 /// The tree carries whole vectors, and host algorithms the parts of each host: where long ones go through
@@ -12,7 +11,7 @@ const WHOLE_BYTES_MAX: u64 = 32 << 10;
 
 /// Longest contributions, in bytes; the same at all ranks of a communicator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub struct Limits {
     reduce_scatter_bytes: u64,
     allgather_bytes: u64,
     scan_bytes: u64,
@@ -20,7 +19,8 @@ pub(crate) struct Limits {
 
 impl Limits {
     /// What one rank's settings say of communicators of one host.
-    pub(crate) fn on_one_host(settings: &Settings) -> Self {
+    #[must_use]
+    pub fn on_one_host(settings: &Settings) -> Self {
         Self {
             reduce_scatter_bytes: settings.reduce_scatter_max_bytes,
             allgather_bytes: settings.allgather_max_bytes,
@@ -28,22 +28,27 @@ impl Limits {
         }
     }
 
-    /// What rank 0's settings say of one host, at all ranks.
-    pub(crate) fn agree(
-        bootstrap: &mut dyn Bootstrap,
-        settings: &Settings,
-    ) -> Result<Self, BootstrapError> {
-        let Self { reduce_scatter_bytes, allgather_bytes, scan_bytes } =
-            Self::on_one_host(settings);
-        let mine = [reduce_scatter_bytes, allgather_bytes, scan_bytes];
-        let mut bytes = mine.map(u64::to_le_bytes).concat();
-        bootstrap.broadcast(0, &mut bytes)?;
-        let word = |at: usize| u64::from_le_bytes(bytes[8 * at..][..8].try_into().expect("eight"));
-        Ok(Self { reduce_scatter_bytes: word(0), allgather_bytes: word(1), scan_bytes: word(2) })
+    /// As one rank sends them to the others.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 24] {
+        let limits = [self.reduce_scatter_bytes, self.allgather_bytes, self.scan_bytes];
+        let mut bytes = [0; 24];
+        for (field, limit) in bytes.as_chunks_mut().0.iter_mut().zip(limits) {
+            *field = limit.to_le_bytes();
+        }
+        bytes
+    }
+
+    /// Those that [`Limits::to_bytes`] wrote.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 24]) -> Self {
+        let limit = |at: usize| u64::from_le_bytes(bytes.as_chunks().0[at]);
+        Self { reduce_scatter_bytes: limit(0), allgather_bytes: limit(1), scan_bytes: limit(2) }
     }
 
     /// The limit of one kind; none for those that are taken at any length.
-    pub(crate) fn longest_bytes(self, kind: CollectiveKind) -> Option<u64> {
+    #[must_use]
+    pub fn longest_bytes(self, kind: CollectiveKind) -> Option<u64> {
         match kind {
             CollectiveKind::ReduceScatter => Some(self.reduce_scatter_bytes),
             CollectiveKind::Allgather => Some(self.allgather_bytes),
@@ -58,14 +63,14 @@ impl Limits {
 
 /// What one rank's settings say of communicators of several hosts; none where the path decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct AskedLimits {
+pub(crate) struct AskedLimits {
     reduce_scatter_bytes: Option<u64>,
     allgather_bytes: Option<u64>,
     scan_bytes: Option<u64>,
 }
 
 impl AskedLimits {
-    pub(super) fn of(settings: &Settings) -> Self {
+    pub(crate) fn of(settings: &Settings) -> Self {
         Self {
             reduce_scatter_bytes: settings.between_reduce_scatter_max_bytes,
             allgather_bytes: settings.between_allgather_max_bytes,
@@ -76,7 +81,7 @@ impl AskedLimits {
     /// The limits of a communicator. `times_in_tree` tells how many contributions a long one becomes in
     /// the tree, or none if it takes direct links; `gathered` how many ranks' vectors a scan gathers,
     /// where it does.
-    pub(super) fn settle(
+    pub(crate) fn settle(
         self,
         gathered: Option<u32>,
         mut times_in_tree: impl FnMut(CollectiveKind) -> Option<u64>,

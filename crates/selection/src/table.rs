@@ -97,6 +97,7 @@ mod tests {
             method,
             carrier: MessageCarrier::Links,
             algorithm: AlgorithmChoice::Auto,
+            groups: None,
             leaders: 1,
             sub_partitions: 1,
             time_us,

@@ -17,6 +17,7 @@ mod limits;
 mod losses;
 mod model;
 mod predicted;
+mod question;
 mod table;
 
 use arrayvec::ArrayVec;
@@ -25,13 +26,13 @@ use tributary_algorithms::{Algorithm, CollectiveKind};
 use tributary_inter_host::goes_by_groups;
 use tributary_tuning::{MessageCarrier, Method};
 
-use crate::operation::Operation;
 use decision::Basis;
-pub(crate) use decision::{Decision, Hosts, share_a_kernel};
-pub(crate) use limits::Limits;
+pub use decision::{Decision, Hosts, share_a_kernel};
+pub use limits::Limits;
 use losses::Losses;
 use model::Model;
 use predicted::{Aggregators, Candidate, Predictor, Way};
+pub use question::Question;
 use table::Table;
 use tributary_report::PathKind;
 use tributary_settings::SUB_PARTITIONS_MAX;
@@ -88,22 +89,23 @@ impl Path {
 
 /// What carries an operation, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Choice {
-    pub(crate) path: Path,
+pub struct Choice {
+    /// What carries it.
+    pub path: Path,
     /// It goes over direct links, unless they lose packets.
     is_avoidable: bool,
 }
 
 impl Choice {
     /// Whether it goes through the tree because links lose packets.
-    pub(crate) fn avoids_losses(self) -> bool {
+    pub fn avoids_losses(self) -> bool {
         self.is_avoidable && self.path == Path::Tree
     }
 }
 
 /// The answers of one communicator.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Selection {
+pub struct Selection {
     /// The method where nothing was measured; none on one host.
     default_method: Option<Method>,
     table: Table,
@@ -140,39 +142,33 @@ struct Recent {
     oldest: usize,
 }
 
-/// All that an answer depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Question {
-    kind: CollectiveKind,
-    elements: u64,
-    len_bytes: u64,
-}
-
 /// What a communicator has opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Opened {
+pub struct Opened {
     /// Whether it has a group in the tree.
-    pub(crate) tree: bool,
+    pub tree: bool,
     /// Whether the tree's aggregators take short segments inside the kernel.
-    pub(crate) in_kernel: bool,
+    pub in_kernel: bool,
     /// Leaders of each host that have direct links; 0 where there are none.
-    pub(crate) direct_leaders: u32,
+    pub direct_leaders: u32,
     /// The exchange over the levels of replicated groups, if datagrams come through.
-    pub(crate) group_algorithm: Option<Algorithm>,
-    pub(crate) hosts: u32,
-    pub(crate) ranks: u32,
+    pub group_algorithm: Option<Algorithm>,
+    /// Hosts of the communicator.
+    pub hosts: u32,
+    /// Ranks of them all.
+    pub ranks: u32,
     /// Whether the ranks of every host are neighbours.
-    pub(crate) is_in_host_order: bool,
+    pub is_in_host_order: bool,
 }
 
 impl Selection {
     /// For a communicator of one host.
-    pub(crate) fn on_one_host(limits: Limits) -> Self {
+    pub fn on_one_host(limits: Limits) -> Self {
         Self { limits, ..Self::default() }
     }
 
     /// For a communicator of several.
-    pub(crate) fn between_hosts(decision: Decision, opened: Opened) -> Self {
+    pub fn between_hosts(decision: Decision, opened: Opened) -> Self {
         let Opened { tree, in_kernel, direct_leaders, group_algorithm, hosts, ranks, .. } = opened;
         let is_in_host_order = opened.is_in_host_order;
         let asked = decision.limits;
@@ -215,7 +211,13 @@ impl Selection {
     /// How many contributions a long one of this kind becomes in the tree; none if it takes direct links.
     fn times_in_tree(&mut self, kind: CollectiveKind) -> Option<u64> {
         let kind = self.carrier_kind(kind);
-        let long = Question { kind, elements: LONG_BYTES, len_bytes: LONG_BYTES };
+        let long = Question {
+            kind,
+            elements: LONG_BYTES,
+            len_bytes: LONG_BYTES,
+            is_exact: false,
+            has_own_operator: false,
+        };
         let path = self.answer(&long, self.default_method?);
         (path == Path::Tree).then(|| match kind {
             CollectiveKind::Allgather => self.ranks.into(),
@@ -225,40 +227,32 @@ impl Selection {
     }
 
     /// The path of an operation.
-    pub(crate) fn path(&mut self, operation: &Operation) -> Path {
-        self.choose(operation).path
+    pub fn path(&mut self, question: &Question) -> Path {
+        self.choose(question).path
     }
 
     /// The path of an operation, and whether it is another one than where links lose nothing.
-    pub(crate) fn choose(&mut self, operation: &Operation) -> Choice {
-        let usual = self.usual_path(operation);
+    pub fn choose(&mut self, question: &Question) -> Choice {
+        let usual = self.usual_path(question);
         let is_over_links = usual.method() == Some(Method::Direct)
-            && !self.goes_by_groups(
-                usual,
-                operation.collective.kind(),
-                operation.len_bytes() as u64,
-            );
-        let is_avoidable = is_over_links && self.losses.is_some_and(|it| it.concern(operation));
+            && !self.goes_by_groups(usual, question.kind, question.len_bytes);
+        let is_avoidable = is_over_links && self.losses.is_some_and(|it| it.concern(question));
         let path = if is_avoidable && self.expects_losses() { Path::Tree } else { usual };
         Choice { path, is_avoidable }
     }
 
     /// Counts a blocking operation that runs: by such counts the ranks know when to ask each other for losses.
-    pub(crate) fn count(&mut self, choice: Choice) {
+    pub fn count(&mut self, choice: Choice) {
         if let Some(losses) = self.losses.as_mut().filter(|_| choice.is_avoidable) {
             losses.count();
         }
     }
 
     /// The path of an operation where links lose nothing.
-    fn usual_path(&mut self, operation: &Operation) -> Path {
-        let question = Question {
-            kind: self.carrier_kind(operation.collective.kind()),
-            elements: operation.elements,
-            len_bytes: operation.len_bytes() as u64,
-        };
+    fn usual_path(&mut self, question: &Question) -> Path {
+        let question = Question { kind: self.carrier_kind(question.kind), ..*question };
         let Some(default_method) = self.default_method else { return Path::SharedMemory };
-        if operation.combiner.is_some() {
+        if question.has_own_operator {
             return Path::Direct(combining_path(&question));
         }
         if let Some(path) = self.recent.answer(&question) {
@@ -270,24 +264,24 @@ impl Selection {
     }
 
     /// Whether all ranks are to ask each other now how many packets were lost.
-    pub(crate) fn asks_for_losses(&self) -> bool {
+    pub fn asks_for_losses(&self) -> bool {
         self.losses.is_some_and(Losses::is_due)
     }
 
     /// Takes how many packets all ranks have sent again since they last asked.
-    pub(crate) fn note_losses(&mut self, lost: u64) {
+    pub fn note_losses(&mut self, lost: u64) {
         if let Some(losses) = &mut self.losses {
             losses.on_answer(lost);
         }
     }
 
     /// Whether links are expected to lose packets.
-    pub(crate) fn expects_losses(&self) -> bool {
+    pub fn expects_losses(&self) -> bool {
         self.losses.is_some_and(Losses::is_expecting)
     }
 
     /// Whether leaders of different hosts are joined directly.
-    pub(crate) fn has_direct_links(&self) -> bool {
+    pub fn has_direct_links(&self) -> bool {
         self.leaders_max > 0
     }
 
@@ -313,13 +307,13 @@ impl Selection {
     }
 
     /// Where failures lie that no operation met: the method that most operations take.
-    pub(crate) fn default_method(&self) -> Option<Method> {
+    pub fn default_method(&self) -> Option<Method> {
         self.default_method
     }
 
     /// The longest contribution, in bytes, with which a collective of this kind is taken; none if any
     /// length is.
-    pub(crate) fn longest_bytes(&self, kind: CollectiveKind) -> Option<u64> {
+    pub fn longest_bytes(&self, kind: CollectiveKind) -> Option<u64> {
         self.limits.longest_bytes(kind)
     }
 

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 use tributary_algorithms::Radices;
 use tributary_algorithms::model::Costs;
 use tributary_algorithms::network::{Network, NetworkPrices};
-use tributary_tuning::{AlgorithmChoice, CostsRow, Measurement, Method, Tuning};
+use tributary_tuning::{
+    AlgorithmChoice, CostsRow, Measurement, Method, Tuning, fastest_levels, rows_of_levels,
+};
 use tributary_wire::host::kernel_of;
 
 use super::groups;
@@ -14,43 +16,47 @@ use super::losses::Avoided;
 use super::model::Model;
 use super::predicted;
 use super::table::Table;
-use tributary_settings::{BetweenHosts, Fallback, LEADERS_MAX, Settings};
+use tributary_settings::{BetweenHosts, Fallback, LEADERS_MAX, MulticastChoice, Settings};
 
 /// What rank 0 decides for all ranks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Decision {
-    pub(crate) opens_tree: bool,
+pub struct Decision {
+    /// Whether it asks for a group in the tree.
+    pub opens_tree: bool,
     /// Whether direct links carry all where there is no tree, or not yet.
-    pub(crate) falls_back: bool,
-    pub(crate) opens_direct: bool,
+    pub falls_back: bool,
+    /// Whether leaders of different hosts are joined directly.
+    pub opens_direct: bool,
     /// Why these methods.
-    pub(super) basis: Basis,
-    pub(super) table: Table,
+    pub(crate) basis: Basis,
+    pub(crate) table: Table,
     /// The same where the tree can't be had.
-    pub(super) direct_table: Table,
+    pub(crate) direct_table: Table,
     /// The same where aggregators take short segments inside the kernel; none if that changes nothing.
-    pub(super) kernel_table: Option<Table>,
+    pub(crate) kernel_table: Option<Table>,
     named_algorithm: AlgorithmChoice,
     costs: Option<CostsRow>,
     /// What messages cost between the hosts: as measured here, else on the kind of network; none where there is no network.
-    pub(super) prices: Option<NetworkPrices>,
+    pub(crate) prices: Option<NetworkPrices>,
     /// Whether what they predict decides where nothing was measured.
-    pub(super) predicts: bool,
+    pub(crate) predicts: bool,
     /// How many members the replicated groups of each level have, from the lowest; none where there are no such groups.
     group_radices: Option<Vec<u32>>,
-    pub(super) leaders: Option<u32>,
-    pub(super) sub_partitions: Option<u32>,
+    /// Whether members of those groups multicast where multicasts come to all.
+    pub multicasts: bool,
+    pub(crate) leaders: Option<u32>,
+    pub(crate) sub_partitions: Option<u32>,
     /// Shortest vector that is streamed through the tree; none if none is.
-    pub(crate) stream_min_bytes: Option<u64>,
+    pub stream_min_bytes: Option<u64>,
     /// Up to what length the collectives are taken of which MPI does longer ones faster.
-    pub(super) limits: AskedLimits,
+    pub(crate) limits: AskedLimits,
     /// Which operations avoid links that lose packets, if any do.
-    pub(super) avoided: Option<Avoided>,
+    pub(crate) avoided: Option<Avoided>,
 }
 
 /// What a decision rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Basis {
+pub(crate) enum Basis {
     /// The user named the method.
     Named,
     /// A tuning file of this system.
@@ -69,34 +75,53 @@ pub(super) enum Basis {
 
 /// The hosts of a communicator, as far as a decision depends on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hosts {
-    pub(crate) count: u32,
-    /// The kind of network between them; none if they are of one kernel, and have none.
-    pub(crate) network: Option<Network>,
-    pub(crate) ranks: u32,
+pub struct Hosts {
+    /// How many there are.
+    pub count: u32,
+    /// The kind of network between them; none if they are of one kernel, and share its cores.
+    pub network: Option<Network>,
+    /// Ranks of them all.
+    pub ranks: u32,
     /// Whether datagrams come through between them, as far as that was tried.
-    pub(crate) have_datagrams: bool,
+    pub have_datagrams: bool,
 }
 
 impl Hosts {
-    /// Hosts by their names, between which there is a network of this kind unless they are of one kernel.
-    pub(crate) fn named(names: &[String], ranks: u32, network: Network) -> Self {
-        let network = (!share_a_kernel(names)).then_some(network);
+    /// Hosts by their names, between which there is a network of this kind unless they are of one kernel. There all that
+    /// hosts do takes turns on too few of this machine's `cores`, or else what carries messages is a bridge.
+    #[must_use]
+    pub fn named(names: &[String], ranks: u32, network: Network, cores: u32) -> Self {
+        let network = match share_a_kernel(names) {
+            false => Some(network),
+            true => (ranks <= cores).then_some(Network::Bridge),
+        };
         Self { count: names.len() as u32, network, ranks, have_datagrams: true }
     }
 }
 
 /// Whether hosts share a kernel, and have no network between them, although their names differ.
-pub(crate) fn share_a_kernel(hosts: &[String]) -> bool {
+#[must_use]
+pub fn share_a_kernel(hosts: &[String]) -> bool {
     let mut kernels = hosts.iter().map(|host| kernel_of(host));
     let first = kernels.next().flatten();
     first.is_some() && kernels.all(|kernel| kernel == first)
 }
 
 impl Decision {
-    pub(crate) fn new(settings: &Settings, tuning: &Tuning, hosts: Hosts) -> Self {
+    /// What rank 0 decides by its settings and by what was measured of the system.
+    #[must_use]
+    pub fn new(settings: &Settings, tuning: &Tuning, hosts: Hosts) -> Self {
         let basis = Basis::of(settings, tuning, hosts);
+        let prices = tuning.prices.or(hosts.network.map(NetworkPrices::from));
+        // Constants of this machine alone say nothing of datagrams.
+        let has_constants_alone = tuning.costs.is_some() && tuning.prices.is_none();
+        let priced = prices.as_ref().filter(|_| !has_constants_alone);
         let measurements = measurements(basis, tuning);
+        let named = settings.groups.filter(|radices| radices.ranks_max() == u64::from(hosts.count));
+        let radices = named
+            .or_else(|| fastest_levels(&measurements, hosts.count))
+            .or_else(|| groups::fastest_radices(hosts.count, priced));
+        let measurements = rows_of_levels(measurements, radices);
         let fastest = |only: Option<Method>| {
             let suits = |row: &&Measurement| only.is_none_or(|method| row.method == method);
             Table::fastest(measurements.iter().filter(suits), hosts.count, hosts.ranks)
@@ -126,13 +151,19 @@ impl Decision {
             }
             (BetweenHosts::Auto, _) => (!is_pair(settings, hosts), is_pair(settings, hosts)),
         };
-        let prices = tuning.prices.or(hosts.network.map(NetworkPrices::from));
-        // Constants of this machine alone say nothing of datagrams.
-        let has_constants_alone = tuning.costs.is_some() && tuning.prices.is_none();
-        let priced = prices.as_ref().filter(|_| !has_constants_alone);
+        // Groups beside a tree are not tested enough.
         let can_have_groups = !opens_tree && hosts.have_datagrams && !names_another_way(settings);
-        let group_radices =
-            group_radices(settings, basis, &table, hosts.count, priced, can_have_groups);
+        let takes_groups = match (settings.between_hosts, basis) {
+            (BetweenHosts::Replicated, _) => true,
+            _ if !can_have_groups => false,
+            (BetweenHosts::Auto, Basis::TuningFile) => table.takes_datagrams(),
+            (BetweenHosts::Auto, Basis::Predicted) => {
+                radices.zip(priced).is_some_and(|(radices, prices)| {
+                    predicted::groups_win(hosts.count, radices, prices)
+                })
+            }
+            _ => false,
+        };
         Self {
             opens_tree,
             falls_back: settings.fallback == Fallback::Direct,
@@ -146,7 +177,12 @@ impl Decision {
             prices,
             predicts: basis == Basis::Predicted
                 || basis == Basis::TuningFile && tuning.prices.is_some(),
-            group_radices: group_radices.map(|radices| radices.iter().collect()),
+            group_radices: radices.filter(|_| takes_groups).map(|radices| radices.iter().collect()),
+            multicasts: match settings.multicast {
+                MulticastChoice::On => true,
+                MulticastChoice::Off => false,
+                MulticastChoice::Auto => hosts.network.is_some_and(|it| it != Network::Bridge),
+            },
             leaders: settings.leaders,
             sub_partitions: settings.sub_partitions,
             stream_min_bytes: settings.stream_min_bytes,
@@ -156,18 +192,20 @@ impl Decision {
     }
 
     /// The radices of the levels of replicated groups; none where there are no such groups.
-    pub(crate) fn group_radices(&self) -> Option<Radices> {
+    #[must_use]
+    pub fn group_radices(&self) -> Option<Radices> {
         Radices::new(self.group_radices.as_deref()?)
     }
 
     /// How many ranks of each host, where the least has `ranks`, may lead over direct links.
-    pub(crate) fn leaders_max(&self, ranks: u32) -> u32 {
+    #[must_use]
+    pub fn leaders_max(&self, ranks: u32) -> u32 {
         let modelled = self.costs.map(|_| LEADERS_MAX);
         let asked = self.leaders.or(self.table.leaders_max()).or(modelled).unwrap_or(1);
         asked.min(LEADERS_MAX).min(ranks)
     }
 
-    pub(super) fn model(&self) -> Model {
+    pub(crate) fn model(&self) -> Model {
         Model::new(self.named_algorithm, self.costs.map(Costs::from))
     }
 }
@@ -194,29 +232,6 @@ impl Basis {
     }
 }
 
-/// The levels of replicated groups; none where no operation goes by them.
-fn group_radices(
-    settings: &Settings,
-    basis: Basis,
-    table: &Table,
-    hosts: u32,
-    prices: Option<&NetworkPrices>,
-    can_have_groups: bool,
-) -> Option<Radices> {
-    match (settings.between_hosts, basis, prices) {
-        (BetweenHosts::Replicated, ..) => groups::fastest_radices(hosts, prices),
-        // Groups beside a tree are not tested enough.
-        _ if !can_have_groups => None,
-        (BetweenHosts::Auto, Basis::TuningFile, _) if table.takes_datagrams() => {
-            groups::fastest_radices(hosts, prices)
-        }
-        (BetweenHosts::Auto, Basis::Predicted, Some(prices)) => {
-            predicted::radices_that_win(hosts, prices)
-        }
-        _ => None,
-    }
-}
-
 /// Whether the user names how direct links carry operations.
 fn names_another_way(settings: &Settings) -> bool {
     let has_leaders = settings.leaders.is_some_and(|leaders| leaders > 1);
@@ -229,7 +244,7 @@ fn are_real(settings: &Settings) -> bool {
 }
 
 /// Whether there is no manager to give a tree, but the job makes direct links itself.
-pub(super) fn is_joined_by_job(settings: &Settings) -> bool {
+pub(crate) fn is_joined_by_job(settings: &Settings) -> bool {
     settings.manager.is_none() && settings.fabric.joins_by_job()
 }
 
@@ -237,7 +252,7 @@ fn is_pair(settings: &Settings, hosts: Hosts) -> bool {
     hosts.count == 2 && are_real(settings)
 }
 
-pub(super) fn measurements(basis: Basis, tuning: &Tuning) -> Vec<Measurement> {
+pub(crate) fn measurements(basis: Basis, tuning: &Tuning) -> Vec<Measurement> {
     match basis {
         Basis::Lab => lab::figures().to_vec(),
         _ => tuning.measurements.clone(),

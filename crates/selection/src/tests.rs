@@ -3,7 +3,6 @@
 use tributary_algorithms::Radices;
 use tributary_algorithms::network::Network;
 use tributary_tuning::{AlgorithmChoice, Measurement, MessageCarrier, Tuning};
-use tributary_wire::{Datatype, Operator};
 
 use super::decision::Hosts;
 use super::*;
@@ -21,7 +20,7 @@ fn settings(set: &[(&str, &str)]) -> Settings {
 
 fn decision(hosts: usize, set: &[(&str, &str)]) -> Decision {
     let hosts: Vec<_> = (0..hosts).map(|host| format!("h{host}@{host}")).collect();
-    let hosts = Hosts::named(&hosts, 8, Network::Ethernet25);
+    let hosts = Hosts::named(&hosts, 8, Network::Ethernet25, 2);
     Decision::new(&settings(set), &Tuning::default(), hosts)
 }
 
@@ -62,6 +61,7 @@ fn rule(len_bytes: u64, method: Method, leaders: u32) -> Measurement {
         method,
         carrier: MessageCarrier::Links,
         algorithm: AlgorithmChoice::Ring,
+        groups: None,
         leaders,
         sub_partitions: 1,
         time_us: 1.0,
@@ -69,14 +69,19 @@ fn rule(len_bytes: u64, method: Method, leaders: u32) -> Measurement {
     }
 }
 
-fn allreduce(elements: u64) -> Operation {
-    Operation {
-        collective: tributary_algorithms::Collective::Allreduce,
-        datatype: Datatype::F32,
-        operator: Operator::Sum,
+/// A sum of floating-point numbers.
+fn allreduce(elements: u64) -> Question {
+    Question {
+        kind: CollectiveKind::Allreduce,
         elements,
-        ..Operation::BARRIER
+        len_bytes: 4 * elements,
+        is_exact: false,
+        has_own_operator: false,
     }
+}
+
+fn barrier() -> Question {
+    Question { kind: CollectiveKind::Barrier, is_exact: true, ..allreduce(0) }
 }
 
 fn ring(leaders: u32) -> Path {
@@ -85,14 +90,16 @@ fn ring(leaders: u32) -> Path {
 
 #[test]
 fn hosts_of_one_kernel_are_told_from_hosts_of_a_network() {
-    let share_a_kernel = |names: &[&str]| {
+    let network = |names: &[&str], cores| {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        Hosts::named(&names, 8, Network::Cloud).network.is_none()
+        Hosts::named(&names, 8, Network::Cloud, cores).network
     };
-    assert!(share_a_kernel(&["a@12", "b@12#0", "b@12#1"]));
-    assert!(!share_a_kernel(&["a@12", "b@13"]));
-    assert!(!share_a_kernel(&["a", "b"]));
-    assert!(!share_a_kernel(&[]));
+    let of_one_kernel = ["a@12", "b@12#0", "b@12#1"];
+    assert_eq!(network(&of_one_kernel, 7), None);
+    assert_eq!(network(&of_one_kernel, 8), Some(Network::Bridge), "each rank has a core");
+    for others in [&["a@12", "b@13"][..], &["a", "b"], &[]] {
+        assert_eq!(network(others, 8), Some(Network::Cloud));
+    }
 }
 
 #[test]
@@ -160,7 +167,7 @@ fn on_a_network_the_model_decides_and_names_the_radices() {
     let opened = opened(16);
     let path = |set: &[(&str, &str)], elements| {
         let names: Vec<_> = (0..16).map(|host| format!("h{host}@{host}")).collect();
-        let hosts = Hosts::named(&names, 16, Network::Cloud);
+        let hosts = Hosts::named(&names, 16, Network::Cloud, 2);
         let decision = Decision::new(&settings(set), &Tuning::default(), hosts);
         Selection::between_hosts(decision, opened).path(&allreduce(elements))
     };
@@ -202,7 +209,7 @@ fn replicated_groups_carry_short_operations_on_a_network() {
         assert!(!has_groups && path != by_groups, "{knob}={value}");
     }
     let names: Vec<_> = (0..8).map(|host| format!("h{host}@1")).collect();
-    let of_one_kernel = Hosts::named(&names, 8, Network::Ethernet25);
+    let of_one_kernel = Hosts::named(&names, 8, Network::Ethernet25, 7);
     assert!(Decision::new(&settings(&[]), &none, of_one_kernel).group_radices().is_none());
     let hosts = Hosts { network: Some(Network::Ethernet25), ..of_one_kernel };
     let blocked = Hosts { have_datagrams: false, ..hosts };
@@ -236,6 +243,54 @@ fn what_was_measured_takes_groups_or_leaves_them() {
 }
 
 #[test]
+fn levels_are_those_that_are_named_else_those_that_were_measured_to_be_the_fastest() {
+    let levels = |text: &str| text.parse::<Radices>().ok();
+    let by = |text: &str| {
+        let algorithm = Algorithm::MixedRadix { radices: levels(text).unwrap() };
+        Path::Direct(DirectPath { algorithm, leaders: 1, sub_partitions: 1 })
+    };
+    let named = |text| goes_on_8(&[("TRIBUTARY_GROUPS", text)], &Tuning::default(), 2).1;
+    assert_eq!([named("4x2"), named("8")], [by("4x2"), by("8")]);
+    assert_eq!(named("4x4"), by("8"), "this communicator has 8 hosts");
+    let row = |groups: &str, len_bytes, time_us| Measurement {
+        hosts: 8,
+        carrier: MessageCarrier::Datagrams,
+        groups: levels(groups),
+        time_us,
+        ..rule(len_bytes, Method::Direct, 1)
+    };
+    let links = Measurement { hosts: 8, time_us: 10.0, ..rule(8, Method::Direct, 1) };
+    let measured = |rows: Vec<Measurement>, set: &[(&str, &str)]| {
+        goes_on_8(set, &Tuning { measurements: rows, ..Tuning::default() }, 2).1
+    };
+    let rows = vec![links, row("8", 8, 9.0), row("4x2", 8, 8.0), row("8", 1024, 1.0)];
+    assert_eq!(measured(rows.clone(), &[]), by("4x2"));
+    // Groups of 8 are named, and faster than links, though others would be faster still.
+    assert_eq!(measured(rows, &[("TRIBUTARY_GROUPS", "8")]), by("8"));
+    // Those are slower than links, whatever others took.
+    let rows = vec![links, row("8", 8, 11.0), row("4x2", 8, 8.0)];
+    assert_eq!(measured(rows, &[("TRIBUTARY_GROUPS", "8")]), ring(1));
+    // Nobody measured those, so others stand for them.
+    let rows = vec![links, row("4x2", 8, 8.0)];
+    assert_eq!(measured(rows, &[("TRIBUTARY_GROUPS", "2x2x2")]), by("2x2x2"));
+}
+
+/// The bridge of one kernel copies a multicast on its sender's core.
+#[test]
+fn groups_multicast_on_networks_unless_the_user_says_otherwise() {
+    let multicasts = |network, set: &[(&str, &str)]| {
+        let hosts = Hosts { count: 8, network, ranks: 8, have_datagrams: true };
+        Decision::new(&settings(set), &Tuning::default(), hosts).multicasts
+    };
+    let networks = [None, Some(Network::Bridge), Some(Network::Ethernet25), Some(Network::Cloud)];
+    assert_eq!(networks.map(|it| multicasts(it, &[])), [false, false, true, true]);
+    for (set, expected) in [("on", true), ("off", false)] {
+        let all = networks.map(|it| multicasts(it, &[("TRIBUTARY_MULTICAST", set)]));
+        assert_eq!(all, [expected; 4]);
+    }
+}
+
+#[test]
 fn constants_that_were_measured_overrule_the_prices_of_a_kind_of_network() {
     let costs = tributary_tuning::CostsRow {
         network_startup_ns: 15_000.0,
@@ -266,7 +321,7 @@ fn rules_decide_by_length_and_the_default_method_elsewhere() {
     let mut path = |elements| selection.path(&allreduce(elements));
     assert_eq!([path(1), path(100), path(1024)], [ring(1), ring(1), Path::Tree]);
     assert_eq!(path(1 << 14), ring(4));
-    assert_eq!(selection.path(&Operation::BARRIER), Path::Tree);
+    assert_eq!(selection.path(&barrier()), Path::Tree);
     let on_one_host = Selection::on_one_host(Limits::default()).path(&allreduce(1));
     assert_eq!(on_one_host, Path::SharedMemory);
 }
@@ -287,17 +342,17 @@ fn answers_stay_the_same_whatever_was_asked_before() {
 fn leaders_are_what_the_user_said_as_far_as_there_are_any() {
     let set = [("TRIBUTARY_LEADERS", "4"), ("TRIBUTARY_SUB_PARTITIONS", "8")];
     let mut selection = selection(&[], &set, false, 3);
-    let mut design = |operation: &Operation| match selection.path(operation) {
+    let mut design = |question: &Question| match selection.path(question) {
         Path::Direct(direct) => (direct.leaders, direct.sub_partitions),
         path => panic!("{path:?}"),
     };
     assert_eq!([1, 2, 100].map(|elements| design(&allreduce(elements))), [(1, 1), (2, 1), (3, 8)]);
-    assert_eq!(design(&Operation::BARRIER), (1, 1));
+    assert_eq!(design(&barrier()), (1, 1));
 }
 
 /// The path of a blocking operation, which runs.
-fn choose_and_count(selection: &mut Selection, operation: &Operation) -> Path {
-    let choice = selection.choose(operation);
+fn choose_and_count(selection: &mut Selection, question: &Question) -> Path {
+    let choice = selection.choose(question);
     selection.count(choice);
     choice.path
 }
@@ -338,7 +393,7 @@ fn where_packets_are_lost_the_tree_carries_what_links_would() {
     let choice = selection.choose(&short);
     assert_eq!((choice.path, choice.avoids_losses()), (Path::Tree, false));
     assert_eq!(selection.path(&longest).method(), direct);
-    let parts = Operation { collective: tributary_algorithms::Collective::Allgather, ..long };
+    let parts = Question { kind: CollectiveKind::Allgather, ..long };
     assert_eq!(selection.path(&parts).method(), direct);
     while selection.expects_losses() {
         choose_and_count(&mut selection, &long);
@@ -353,7 +408,7 @@ fn sums_of_floats_keep_their_order_where_packets_are_lost() {
     let floats = allreduce(16 << 10);
     (0..1000).for_each(|_| _ = choose_and_count(&mut selection, &floats));
     assert!(!selection.asks_for_losses(), "whoever changes nothing asks nothing");
-    let integers = Operation { datatype: Datatype::I32, ..floats };
+    let integers = Question { is_exact: true, ..floats };
     (0..16).for_each(|_| _ = choose_and_count(&mut selection, &integers));
     assert!(selection.asks_for_losses());
     selection.note_losses(1000);
@@ -364,7 +419,7 @@ fn sums_of_floats_keep_their_order_where_packets_are_lost() {
 #[test]
 fn a_path_that_is_named_or_measured_is_kept_where_packets_are_lost() {
     let asks = |selection: &mut Selection| {
-        let integers = Operation { datatype: Datatype::I32, ..allreduce(16 << 10) };
+        let integers = Question { is_exact: true, ..allreduce(16 << 10) };
         (0..1000).for_each(|_| _ = choose_and_count(selection, &integers));
         selection.asks_for_losses()
     };

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tributary_algorithms::CollectiveKind;
 use tributary_settings::AvoidLosses;
 
-use crate::operation::Operation;
+use super::question::Question;
 
 /// Operations over direct links before the first question, and before the last.
 const ASK_AFTER_MIN: u32 = 16;
@@ -51,15 +51,15 @@ impl Avoided {
 
     /// Whether the tree carries such an operation where links lose packets. It calls no operators of the caller's own,
     /// and where every host has a part of its own it would carry those of all.
-    fn has(self, operation: &Operation) -> bool {
-        let is_suited = match operation.collective.kind() {
+    fn has(self, question: &Question) -> bool {
+        let is_suited = match question.kind {
             CollectiveKind::Barrier | CollectiveKind::Broadcast => true,
             CollectiveKind::Allreduce | CollectiveKind::Reduce => {
-                self == Self::All || operation.datatype.is_integer()
+                self == Self::All || question.is_exact
             }
             _ => false,
         };
-        is_suited && operation.combiner.is_none() && operation.len_bytes() as u64 <= BYTES_MAX
+        is_suited && !question.has_own_operator && question.len_bytes <= BYTES_MAX
     }
 }
 
@@ -92,8 +92,8 @@ impl Losses {
     }
 
     /// Whether an operation avoids direct links where they lose packets.
-    pub(super) fn concern(self, operation: &Operation) -> bool {
-        self.avoided.has(operation)
+    pub(super) fn concern(self, question: &Question) -> bool {
+        self.avoided.has(question)
     }
 
     /// Whether the ranks are to ask each other.

@@ -6,14 +6,12 @@ use std::fmt;
 use serde::Serialize;
 use tributary_algorithms::network::Network;
 use tributary_algorithms::{Algorithm, CollectiveKind};
-use tributary_tuning::{AlgorithmChoice, Measurement, MessageCarrier, Method, Tuning};
-use tributary_wire::{Datatype, Operator};
+use tributary_tuning::{Measurement, MessageCarrier, Method, Tuning};
 
 use super::decision::{Basis, Decision, Hosts, is_joined_by_job, measurements};
 use super::limits::Limits;
 use super::predicted::{Candidate, Way};
-use super::{DirectPath, Opened, Path, Selection, lab};
-use crate::operation::Operation;
+use super::{DirectPath, Opened, Path, Question, Selection, lab};
 use tributary_settings::Settings;
 use tributary_settings::knobs::{
     ALLGATHER_MAX, BETWEEN_ALLGATHER_MAX, BETWEEN_REDUCE_SCATTER_MAX, BETWEEN_SCAN_MAX, Knob,
@@ -68,7 +66,7 @@ pub struct Explanation {
     pub reasons: Vec<String>,
     /// What was measured of this length among these hosts or the nearest, the fastest first; empty where
     /// nothing was.
-    pub measured: Vec<Measured>,
+    pub measured: Vec<Measurement>,
     /// What the model predicts for every candidate, the fastest first; empty where something else decides.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub predicted: Vec<Predicted>,
@@ -86,29 +84,6 @@ pub struct Predicted {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<String>,
     /// Mean time over the hosts.
-    pub time_us: f64,
-}
-
-/// One measurement that was weighed.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Measured {
-    /// The inter-host method.
-    pub method: Method,
-    /// What carries messages, without a tree.
-    pub carrier: MessageCarrier,
-    /// The host algorithm, of direct links.
-    pub algorithm: AlgorithmChoice,
-    /// Leaders per host.
-    pub leaders: u32,
-    /// Sub-partitions of each leader's share.
-    pub sub_partitions: u32,
-    /// Hosts that it was measured among.
-    pub hosts: u32,
-    /// Ranks on all of them.
-    pub ranks: u32,
-    /// Length of the vector.
-    pub len_bytes: u64,
-    /// Median time.
     pub time_us: f64,
 }
 
@@ -165,7 +140,7 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
         let knobs = [BETWEEN_REDUCE_SCATTER_MAX, BETWEEN_ALLGATHER_MAX, BETWEEN_SCAN_MAX];
         return too_long(case.collective, longest, knobs);
     }
-    let path = selection.path(&operation(case));
+    let path = selection.path(&question(case));
     let is_by_groups = selection.goes_by_groups(path, case.collective, case.len_bytes);
     if is_by_groups {
         reasons.push(BY_GROUPS.to_owned());
@@ -223,16 +198,15 @@ fn too_long(collective: CollectiveKind, longest: u64, knobs: [Knob; 3]) -> Expla
     Explanation { path: "passed_through", reasons: vec![reason], ..Explanation::of(Path::Tree) }
 }
 
-/// The operation that a case stands for, in elements of 4 bytes where they fit.
-fn operation(case: Case) -> Operation {
-    let is_in_words = case.len_bytes.is_multiple_of(4);
-    let datatype = if is_in_words { Datatype::F32 } else { Datatype::U8 };
-    Operation {
-        collective: case.collective.rooted_at(0),
-        datatype,
-        operator: Operator::Sum,
-        elements: case.len_bytes / datatype.size_bytes() as u64,
-        ..Operation::BARRIER
+/// The operation that a case stands for: a sum of floating-point numbers, of 4 bytes where they fit.
+fn question(case: Case) -> Question {
+    let element_bytes = if case.len_bytes.is_multiple_of(4) { 4 } else { 1 };
+    Question {
+        kind: case.collective,
+        elements: case.len_bytes / element_bytes,
+        len_bytes: case.len_bytes,
+        is_exact: false,
+        has_own_operator: false,
     }
 }
 
@@ -292,12 +266,12 @@ fn reason(
 }
 
 /// What was measured like `rule`, the fastest first.
-fn weigh_rows(rows: &[Measurement], rule: &Measurement) -> Vec<Measured> {
+fn weigh_rows(rows: &[Measurement], rule: &Measurement) -> Vec<Measurement> {
     let is_like = |row: &&Measurement| {
         (row.collective, row.hosts, row.ranks, row.len_bytes)
             == (rule.collective, rule.hosts, rule.ranks, rule.len_bytes)
     };
-    let mut weighed: Vec<Measured> = rows.iter().filter(is_like).map(Measured::from).collect();
+    let mut weighed: Vec<Measurement> = rows.iter().filter(is_like).copied().collect();
     weighed.sort_by(|a, b| a.time_us.total_cmp(&b.time_us));
     weighed
 }
@@ -310,24 +284,6 @@ impl From<&Candidate> for Predicted {
             Way::Hosts(algorithm, carrier) => (Some(carrier), Some(algorithm.to_string())),
         };
         Self { method: way.method(), carrier, algorithm, time_us: time_ns / 1e3 }
-    }
-}
-
-impl From<&Measurement> for Measured {
-    fn from(row: &Measurement) -> Self {
-        let &Measurement { method, carrier, algorithm, leaders, sub_partitions, .. } = row;
-        let &Measurement { hosts, ranks, len_bytes, time_us, .. } = row;
-        Self {
-            method,
-            carrier,
-            algorithm,
-            leaders,
-            sub_partitions,
-            hosts,
-            ranks,
-            len_bytes,
-            time_us,
-        }
     }
 }
 
