@@ -23,13 +23,14 @@ ROOT = HERE.parent
 for folder in ("mk", "bench/node", "tests/lab"):
     sys.path.insert(0, str(ROOT / folder))
 import node  # noqa: E402, its folder is on the path only now
-from labs import Lab, compile_program  # noqa: E402
+from labs import BenchLab, compile_program  # noqa: E402
 
 # Ranks on one host, and their cases.
 NODE_CASES = [
     (2, ["allreduce:8", "allreduce:64", "allreduce:4096", "allreduce:65536", "allreduce:1048576",
          "barrier:0", "reduce:8", "bcast:8"]),
-    (4, ["allreduce:8", "allreduce:65536"]),
+    (4, ["allreduce:8", "allreduce:65536", "allgather:4096"]),
+    (8, ["allreduce:8", "allgather:4096"]),
 ]
 # Hosts of a lab, one rank each, and their cases.
 LAB_HOSTS = [2, 4, 8]
@@ -66,7 +67,8 @@ def of_build(arguments, build, **more):
     """The arguments that bench/node and tests/lab expect, for one build."""
     folder = getattr(arguments, build).resolve()
     known = {"libraries": folder, "tributary": folder / "tributary", "prefix": [], "further": False,
-             "hosts_per_leaf": 8, "nodes": "all", "node_spin": 50, "loss": "0", "rate": None}
+             "hosts_per_leaf": 8, "nodes": "all", "node_spin": 50, "loss": "0", "rate": None, "cores_per_host": None,
+             "node_kernel": False}
     return argparse.Namespace(**{**vars(arguments), **known, **more})
 
 
@@ -94,16 +96,15 @@ def node_rows(arguments):
 
 def lab_rows(arguments):
     programs = {arguments.mpi: compile_program(arguments.mpi, arguments).resolve()}
-    cases = [(case.split(":")[0], int(case.split(":")[1]), {}) for case in LAB_CASES]
+    cases = [(case, {}) for case in LAB_CASES]
     method = f"tributary-{arguments.mpi}"
     builds = {build: of_build(arguments, build) for build in BUILDS}
     for hosts in arguments.hosts:
         def measure(build):
             # A lab of its own: where the kernel places the nodes differs from lab to lab by more than
             # a build does, and of two labs at once one is the slower.
-            with Lab(hosts, builds[build]) as lab:
-                figures = lab.run(method, hosts, cases, programs, builds[build])
-            return {f"{name}:{size}": us for (name, size), us in figures.items()}
+            with BenchLab(hosts, builds[build]) as lab:
+                return lab.run(method, hosts, cases, programs, builds[build])
 
         print(f"{hosts} hosts of a lab", file=sys.stderr, flush=True)
         yield from rows(f"{hosts} hosts", in_turns(arguments.rounds, measure), LAB_CASES)

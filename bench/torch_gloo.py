@@ -9,6 +9,7 @@ of medians and ratios. The two take turns in blocks, so that both have the same 
 """
 
 import argparse
+import json
 import multiprocessing
 import os
 import socket
@@ -71,19 +72,19 @@ def block(call, group, buffers, count):
 def measure(call, groups, buffers):
     """Medians over the blocks, in us: by backend."""
     first = torch.tensor([max(block(call, group, buffers, 1) for _ in range(2)) for group in groups.values()])
-    dist.all_reduce(first, op=dist.ReduceOp.MAX, group=groups["gloo"])
+    dist.all_reduce(first, op=dist.ReduceOp.MAX)
     counts = [max(1, min(CALLS_MAX, int(BLOCK_S * 1e6 / took))) for took in first.tolist()]
     times = {name: [] for name in groups}
     for _ in range(BLOCKS):
         for (name, group), count in zip(groups.items(), counts):
             times[name].append(block(call, group, buffers, count))
     slowest = torch.tensor([statistics.median(times[name]) for name in groups])
-    dist.all_reduce(slowest, op=dist.ReduceOp.MAX, group=groups["gloo"])
+    dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
     return dict(zip(groups, slowest.tolist()))
 
 
 def collectives(rank, size, arguments):
-    groups = {name: dist.new_group(backend=name) for name in BACKENDS}
+    groups = {name: dist.new_group(backend=name) for name in arguments.backends}
     vectors, all_calls = calls(size)
     for dtype_name in arguments.dtypes:
         for call_name in arguments.collectives:
@@ -94,9 +95,13 @@ def collectives(rank, size, arguments):
                 buffers = vectors(len_bytes // dtype.itemsize, dtype)
                 took = measure(all_calls[call_name], groups, buffers)
                 if rank == 0:
-                    ratio = took["gloo"] / took["tributary"]
-                    print(f"| {size} | {call_name} | {dtype_name} | {size_name} | {took['tributary']:,.0f} | "
-                          f"{took['gloo']:,.0f} | {ratio:.2f} |", flush=True)
+                    if arguments.json:
+                        print(json.dumps({"ranks": size, "collective": call_name, "type": dtype_name,
+                                          "bytes": len_bytes, "us": took}), flush=True)
+                        continue
+                    times = " | ".join(f"{us:,.0f}" for us in took.values())
+                    ratio = f" | {took['gloo'] / took['tributary']:.2f}" if len(took) == len(BACKENDS) else ""
+                    print(f"| {size} | {call_name} | {dtype_name} | {size_name} | {times}{ratio} |", flush=True)
 
 
 def train(rank, size, arguments):
@@ -104,7 +109,7 @@ def train(rank, size, arguments):
     from torch.nn.parallel import DistributedDataParallel
 
     losses = {}
-    for name in (*BACKENDS, *BACKENDS):
+    for name in (*arguments.backends, *arguments.backends):
         group = dist.new_group(backend=name)
         torch.manual_seed(0)
         layers = [layer for _ in range(8) for layer in (torch.nn.Linear(768, 768), torch.nn.ReLU())]
@@ -204,6 +209,8 @@ def main():
     parser.add_argument("--sizes", type=words, default=[name.replace(" ", "") for name in SIZES])
     parser.add_argument("--dtypes", type=words, default=list(DTYPES))
     parser.add_argument("--collectives", type=words, default=["allreduce", "reduce_scatter", "allgather", "broadcast"])
+    parser.add_argument("--backends", type=words, default=list(BACKENDS))
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each case; not with --train")
     parser.add_argument("--train", action="store_true")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--batch", type=int, default=32, help="rows of a rank's data (default %(default)s)")
@@ -212,10 +219,11 @@ def main():
     parser.add_argument("--rate", help="of a lab's links, such as 2gbit (default: none)")
     parser.add_argument("--tributary", help="the program, which makes labs")
     arguments = parser.parse_args()
-    if "RANK" not in os.environ:
+    if "RANK" not in os.environ and not arguments.json:
         heads = (["ranks", "backend", "step, ms", "gradients, ms", "reduction, ms", "both, ms", "hidden", "last loss"]
                  if arguments.train else
-                 ["ranks", "collective", "type", "bytes", "tributary, us", "Gloo, us", "ratio"])
+                 ["ranks", "collective", "type", "bytes", *(f"{name}, us" for name in arguments.backends),
+                  *(["ratio"] if len(arguments.backends) == len(BACKENDS) else [])])
         print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|", flush=True)
     if "RANK" in os.environ:  # started by a launcher
         place = [int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT")]

@@ -14,6 +14,7 @@ launchers-tools: ## Find sshd and Slurm's daemons, by which labs start jobs as c
 test-lab: build mpi-venvs lab-tools launchers-tools ## Run MPI programs on hosts of a lab, under both MPIs
 	$(PYTHON) tests/lab/test.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/nothing_deployed.py --tributary $(PROGRAM)
+	$(PYTHON) tests/lab/multicast.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/late_manager.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/launchers.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/bench_report.py --tributary $(PROGRAM)

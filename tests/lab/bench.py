@@ -22,7 +22,7 @@ import sys
 from further import (ALSO, TABLES, check_choice, measure_also, measure_groups, measure_memory,
                      print_also, print_checks)
 from garbage import measure_flood
-from labs import METHODS, BenchLab, compile_program
+from labs import METHODS, USUAL_METHODS, BenchLab, compile_program
 from throughput import measure_throughput
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -61,8 +61,12 @@ def parse_arguments():
                         help="microseconds nodes poll before they sleep (default %(default)s)")
     parser.add_argument("--loss", default="0", help="percentage every link loses")
     parser.add_argument("--rate", help="rate of every link")
+    parser.add_argument("--cores-per-host", type=int,
+                        help="cores of its own for each host; all share all cores unless given")
+    parser.add_argument("--node-kernel", action="store_true", help="let nodes take short segments inside the kernel")
     parser.add_argument("--rounds", type=int, default=5, help="runs of every method")
-    parser.add_argument("--methods", default=",".join(METHODS), help="of %(default)s")
+    parser.add_argument("--methods", default=",".join(USUAL_METHODS),
+                        help=f"of {', '.join(METHODS)} (default %(default)s)")
     parser.add_argument("--cases", help="only these, as operation:bytes or operation:bytes:apart, by commas; or none")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds a run may take")
     parser.add_argument("--also", default="", help="further tables, by commas, or all: "

@@ -24,7 +24,10 @@ from labs import ALL_LENGTHS, MPICH_OFI, MPICH_UCX, OPEN_MPI, compile_program, f
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
-# Each method: its MPI, whether that is plain, variables, and options of the lab.
+# Hosts of one kernel have no network by themselves; this one is as a cloud's, whose latency is most of its price.
+CLOUD = {"TRIBUTARY_NETWORK": "cloud"}
+
+# Each method: its MPI, whether that is plain, variables, in which {hosts} are those of the lab, and options of the lab.
 METHODS = {
     "openmpi": ("openmpi", True, OPEN_MPI, ()),
     "mpich-ucx": ("mpich", True, MPICH_UCX, ()),
@@ -33,8 +36,12 @@ METHODS = {
     "tree": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "tree"}, ()),
     "tree-inside": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "tree"}, ("--nodes", "inside")),
     "kernel": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "tree"}, ("--node-kernel",)),
-    "replicated": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "replicated"}, ()),
-    "auto": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "auto"}, ()),
+    "replicated": ("mpich", False, {**MPICH_UCX, **CLOUD, "TRIBUTARY_BETWEEN_HOSTS": "replicated"}, ()),
+    "one-level": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "replicated", "TRIBUTARY_GROUPS": "{hosts}"}, ()),
+    "copies": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "replicated", "TRIBUTARY_GROUPS": "{hosts}",
+                                "TRIBUTARY_MULTICAST": "off"}, ()),
+    "auto": ("mpich", False, {**MPICH_UCX, **CLOUD}, ()),
+    "auto-openmpi": ("openmpi", False, {**OPEN_MPI, **CLOUD}, ()),
 }
 
 # How often a case is measured in the long run, for once in the short one.
@@ -96,7 +103,8 @@ class DelayedLab(Lab):
         plain = ["--plain"] if is_plain else []
         before = self.counts()
         running = start(self.words("run", *plain, "--", launcher, "-n", arguments.hosts, programs[mpi], *cases),
-                        {**ALL_LENGTHS, **environment, "BENCH_BLOCK_US": str(self.block_us)})
+                        {**ALL_LENGTHS, **{name: value.format(hosts=arguments.hosts) for name, value in environment.items()},
+                         "BENCH_BLOCK_US": str(self.block_us)})
         (stdout, stderr), = finish(f"{method} on {arguments.hosts} hosts", [running], arguments.timeout)
         if not is_plain and " 0 passed_through" not in stderr:
             sys.exit(f"{method} on {arguments.hosts} hosts left operations to the underlying MPI:\n{stderr}")

@@ -29,15 +29,20 @@ METHODS = {
     "tributary-mpich": ("mpich", False, MPICH_UCX),
     "tcp-openmpi": ("openmpi", False, {**OPEN_MPI, **TCP}),
     "tcp-mpich": ("mpich", False, {**MPICH_UCX, **TCP}),
+    **{f"{between}-mpich": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": between})
+       for between in ("direct", "replicated", "tree")},
+    "multicast-mpich": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "replicated", "TRIBUTARY_MULTICAST": "on"}),
 }
+# What a run without --methods compares.
+USUAL_METHODS = list(METHODS)[:7]
 
 # Measurements of one case, one after the other, in each of several jobs at once.
 GROUPS_CASES = 9
 
 
-def waiting(processes):
-    """Knobs of waiting: the hosts share this machine's cores, which no host can see."""
-    is_crowded = processes > os.cpu_count()
+def waiting(processes, cores_per_host=None):
+    """Knobs of waiting: unless hosts have cores of their own, they share this machine's, which no host can see."""
+    is_crowded = cores_per_host is None and processes > os.cpu_count()
     return {"OMPI_MCA_mpi_yield_when_idle": "1" if is_crowded else "0",
             "TRIBUTARY_WAIT": "sleep" if is_crowded else "spin"}
 
@@ -97,8 +102,9 @@ class BenchLab(Lab):
         for option, value in {"--nodes": arguments.nodes, "--hosts-per-leaf": arguments.hosts_per_leaf,
                               "--loss": arguments.loss}.items():
             words += [] if option in options else [option, value]
-        if arguments.rate:
-            words += ["--rate", arguments.rate]
+        for option, value in {"--rate": arguments.rate, "--cores-per-host": arguments.cores_per_host}.items():
+            words += [option, value] if value else []
+        words += ["--node-kernel"] if arguments.node_kernel and "--node-kernel" not in options else []
         super().__init__(arguments.tributary, name, *words)
 
     def run(self, method, hosts, cases, programs, arguments):
@@ -120,7 +126,8 @@ class BenchLab(Lab):
         cases = ["allreduce:8"] * GROUPS_CASES
         words = self.measuring(method, 2, cases, programs, arguments)
         # The node needs a core too.
-        running = [start(words, {**waiting(2 * jobs + 1), **method[2]}) for _ in range(jobs)]
+        environment = {**waiting(2 * jobs + 1, arguments.cores_per_host), **method[2]}
+        running = [start(words, environment) for _ in range(jobs)]
         outputs = finish(f"{jobs} groups at once", running, arguments.timeout)
         # During the first and the last third, other jobs may not have run.
         third = GROUPS_CASES // 3
@@ -133,7 +140,7 @@ class BenchLab(Lab):
         words = self.measuring(method, hosts, cases, programs, arguments)
         # The node needs a core too, where everything goes through it.
         processes = hosts + (environment.get("TRIBUTARY_BETWEEN_HOSTS") == "tree")
-        running = start(words, {**waiting(processes), **ALL_LENGTHS, **environment})
+        running = start(words, {**waiting(processes, arguments.cores_per_host), **ALL_LENGTHS, **environment})
         (stdout, stderr), = finish(f"{title} on {hosts} hosts", [running], arguments.timeout)
         if not is_plain and " 0 passed_through" not in stderr:
             sys.exit(f"{title} on {hosts} hosts left operations to the underlying MPI:\n{stderr}")

@@ -237,12 +237,12 @@ def check_killed(cluster, launcher, mpi, arguments):
             raise Failure(f"{len(running)} processes run")
         if not cluster.says("", "scancel", "--user=root"):
             raise Failure("scancel failed")
-        for pid in launchers_of(cluster):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_launchers(cluster)
         if not eventually(lambda: not processes_of(cluster, program), 60):
             raise Failure(f"processes stay: {processes_of(cluster, program)}")
-        job.wait(timeout=60)
+        # A launcher that begins while the others are killed, such as the srun of a step, would be waited for.
+        if not eventually(lambda: job.poll() is not None or kill_launchers(cluster), 60):
+            raise Failure("the launcher goes on")
         if not eventually(lambda: sockets(cluster.lab.name, arguments) <= before, 60):
             raise Failure(f"sockets stay: {sockets(cluster.lab.name, arguments) - before}")
     except (Failure, subprocess.TimeoutExpired) as failure:
@@ -279,6 +279,12 @@ def launchers_of(cluster):
     named = os.fsencode(f"SLURM_CONF={cluster.slurm_conf}")
     return processes_that(lambda it: (it / "comm").read_text().strip() in LAUNCHERS and
                           named in (it / "environ").read_bytes().split(b"\0"))
+
+
+def kill_launchers(cluster):
+    for pid in launchers_of(cluster):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def debian_program(arguments):

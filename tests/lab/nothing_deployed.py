@@ -59,8 +59,10 @@ def job_words(way, mpi, name, ranks, per_host, program, report, arguments):
     """The command that runs a job on a lab without naming its manager."""
     words = [arguments.venvs.resolve() / mpi / "bin/mpirun", "-n", ranks, *program]
     tributary = arguments.tributary.resolve()
-    if way == "run":
-        words = [tributary, "run", "--report", report, "--", *words]
+    if way in ("run", "aggregator"):
+        options = ["--aggregator"] if way == "aggregator" else []
+        words = [tributary, "run", *options, "--report", report, "--", *words]
+        words = [*HIDING, *words] if way == "aggregator" else words
     else:
         words = [f"LD_PRELOAD={tributary.with_name('libtributary.so')}", f"TRIBUTARY_REPORT={report}", *words]
     return command(tributary, "run", name, "--plain", "--ranks-per-host", per_host, "--", *WITHOUT_MANAGER, *words)
@@ -96,6 +98,27 @@ def check_job(way, mpi, name, per_host, program, arguments):
     return f"{check_joined(counts, ranks)} direct, {counts['in_host']} in_host"
 
 
+# The job's token lies where no other host sees it.
+HIDING = ["sh", "-c", 'mount -t tmpfs none /mnt && TMPDIR=/mnt exec "$@"', "sh"]
+# The figures of a lab take the tree from 5 hosts on.
+IN_TREE = {"TRIBUTARY_BETWEEN_HOSTS": "tree"}
+
+
+def check_aggregator(mpi, name, program, arguments):
+    """A job with an aggregator of its own reduces there, and nothing of it stays."""
+    before = sockets(name, arguments)
+    counts, text = run_job("aggregator", mpi, name, len(HOSTS), 1, program, arguments,
+                           IN_TREE | {"TRIBUTARY_PORTS": "21000-21063"})
+    world = world_of(counts)
+    if (world["hosts"], counts["direct"]) != (len(HOSTS), 0) or any(
+            world["collectives"][kind]["in_tree"] == 0 for kind in ("allreduce", "reduce", "bcast", "barrier")):
+        raise Failure(f"not in the tree: {counts}\n{text}")
+    left = lambda: sockets(name, arguments) - before  # noqa: E731
+    if not eventually(lambda: not left()):
+        raise Failure(f"sockets stay: {left()}")
+    return f"{counts['in_tree']} in_tree"
+
+
 def check_two_jobs(mpi, name, program, arguments):
     """Two jobs on the same hosts at the same time."""
     with tempfile.TemporaryDirectory(prefix="tributary-lab-") as folder:
@@ -129,6 +152,50 @@ def sockets(name, arguments):
     return found
 
 
+class Marked:
+    """A launched job whose processes carry a mark, until the end of a `with`: then whatever is left of it is killed. A failure
+    within it is told with all that the job has said."""
+
+    def __init__(self, job, words, name, folder, arguments):
+        self.job, self.name, self.arguments = job, name, arguments
+        self.sockets_before = sockets(name, arguments)
+        self.said = (pathlib.Path(folder) / "said").open("w+")
+        self.launched = subprocess.Popen([str(word) for word in words], env={**os.environ, MARK: job},
+                                         stdin=subprocess.DEVNULL, stdout=self.said, stderr=subprocess.STDOUT)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, failure, _):
+        kill_all(processes_of(self.job))
+        self.launched.kill()
+        self.launched.wait()
+        with self.said:
+            if kind is Failure:
+                self.said.seek(0)
+                raise Failure(f"{failure}\n{self.said.read()}") from failure
+
+    def alive(self):
+        """Its processes."""
+        return [pid for pid in processes_of(self.job) if is_alive(pid)]
+
+    def must_be_gone(self):
+        """It ends, and no process or socket of it stays."""
+        if not eventually(lambda: self.launched.poll() is not None, self.arguments.timeout):
+            raise Failure("the job goes on")
+        if not eventually(lambda: not self.alive()):
+            raise Failure(f"processes stay: {[f'{pid} {name_of(pid)}' for pid in processes_of(self.job)]}")
+        left = lambda: sockets(self.name, self.arguments) - self.sockets_before  # noqa: E731
+        if not eventually(lambda: not left()):
+            raise Failure(f"sockets stay: {left()}")
+
+
+def kill_all(pids):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def network_of(pid):
     """The network namespace of a process, by which its host is known; launchers give all ranks one environment."""
     with contextlib.suppress(OSError):
@@ -136,54 +203,34 @@ def network_of(pid):
     return ""
 
 
-def check_killed(how, mpi, name, arguments):
+def check_killed(how, mpi, name, arguments, way="run"):
     """The job is in the middle of its operations when something of it is killed."""
     job = f"{os.getpid()}-{mpi}-{how.replace(' ', '-')}"
     program = soak.compile_for(mpi, arguments)
-    before = sockets(name, arguments)
     network = bounded(on(name, VICTIMS_HOST, arguments, "readlink", "/proc/self/ns/net"), 60)[1].strip()
     with tempfile.TemporaryDirectory(prefix="tributary-lab-") as folder:
         ends, report = pathlib.Path(folder) / "ends", pathlib.Path(folder) / "report.json"
-        words = job_words("run", mpi, name, len(HOSTS), 1, [program, "--seconds", 600, "--depth", 2, "--ends", ends],
+        words = job_words(way, mpi, name, len(HOSTS), 1, [program, "--seconds", 600, "--depth", 2, "--ends", ends],
                           report, arguments)
-        with (pathlib.Path(folder) / "said").open("w+") as said:
-            launched = subprocess.Popen([str(word) for word in words], env={**os.environ, MARK: job},
-                                        stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
-            try:
-                kill_some(how, job, program, network, lambda: ends.exists() and ends.stat().st_size > 0)
-                if not eventually(lambda: launched.poll() is not None, arguments.timeout):
-                    raise Failure("the job goes on")
-                if not eventually(lambda: not any(map(is_alive, processes_of(job)))):
-                    left = [f"{pid} {name_of(pid)}" for pid in processes_of(job)]
-                    raise Failure(f"processes stay: {left}")
-                if not eventually(lambda: sockets(name, arguments) <= before):
-                    raise Failure(f"sockets stay: {sockets(name, arguments) - before}")
-            except Failure as failure:
-                said.seek(0)
-                raise Failure(f"{failure}\n{said.read()}") from failure
-            finally:
-                for pid in processes_of(job):
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-                launched.kill()
-                launched.wait()
-    if launched.returncode == 0:
+        with Marked(job, words, name, folder, arguments) as running:
+            kill_some(how, running, program, network, lambda: ends.exists() and ends.stat().st_size > 0)
+            running.must_be_gone()
+    code = running.launched.returncode
+    if code == 0:
         raise Failure("the job ended as if nothing had happened")
-    return f"ended with exit code {launched.returncode}"
+    return f"ended with exit code {code}"
 
 
-def kill_some(how, job, program, network, is_running):
+def kill_some(how, running, program, network, is_running):
     """Kills a rank of the host with that network, or all processes of the job, once operations run."""
     if not eventually(is_running, 120):
         raise Failure("no operation ran")
-    alive = [pid for pid in processes_of(job) if is_alive(pid)]
+    alive = running.alive()
     if how == "a rank":
         alive = [pid for pid in alive if name_of(pid) == program.name[:15] and network_of(pid) == network]
     if not alive:
         raise Failure(f"nothing to kill for {how}")
-    for pid in alive:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    kill_all(alive)
 
 
 def check_ports(mpi, name, program, arguments):
@@ -283,6 +330,10 @@ def main():
                       check_two_jobs(mpi, name, programs[mpi], arguments)))
         cases += [(f"{mpi:8} {how} killed", lambda name, mpi=mpi, how=how: check_killed(how, mpi, name, arguments))
                   for how in KILLS]
+        cases += [(f"{mpi:8} an aggregator of its own", lambda name, mpi=mpi:
+                   check_aggregator(mpi, name, programs[mpi], arguments)),
+                  (f"{mpi:8} the same, everything killed", lambda name, mpi=mpi:
+                   check_killed("everything", mpi, name, arguments, "aggregator"))]
         cases += [(f"{mpi:8} {BLOCKED_HOST} blocked, {verdict}", lambda name, mpi=mpi, verdict=verdict:
                    check_blocked(verdict, mpi, name, programs[mpi], arguments))
                   for verdict in ("drop", "reject with tcp reset")]

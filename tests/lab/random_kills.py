@@ -5,19 +5,17 @@ Whatever is killed with SIGKILL (a rank, the launcher, or everything), the job e
 any host. A seed brings the moments back as far as a machine's timing does.
 """
 
-import contextlib
 import os
 import pathlib
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 
 import soak
-from kills import MARK, eventually, is_alive, name_of, processes_of
-from nothing_deployed import HOSTS, LAB, MPIS, job_words, sockets
+from kills import name_of
+from nothing_deployed import HOSTS, LAB, MPIS, Marked, job_words, kill_all
 from test import Failure, Tests, bounded, on, parse_arguments
 
 # When something is killed, in seconds after the launcher was started: set-up takes about half a second.
@@ -36,58 +34,37 @@ def files(name, arguments):
     return found
 
 
-def kill_some(what, job, program, launched, random_source):
-    alive = [pid for pid in processes_of(job) if is_alive(pid)]
+def kill_some(what, running, program, random_source):
+    """How many processes it killed."""
+    alive = running.alive()
     if what == "the launcher":
-        alive = [launched.pid]
+        alive = [running.launched.pid]
     elif what == "a rank":
         ranks = [pid for pid in alive if name_of(pid) == program.name[:15]]
         alive = [random_source.choice(ranks)] if ranks else []
-    for pid in alive:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    kill_all(alive)
     return len(alive)
 
 
 def check_kill(number, mpi, name, program, random_source, arguments):
     """One job and one kill."""
-    job = f"{os.getpid()}-{mpi}-{number}"
     what, moment_s = random_source.choice(WHAT), random_source.uniform(*MOMENTS_S)
-    before = sockets(name, arguments), files(name, arguments)
+    files_before = files(name, arguments)
     with tempfile.TemporaryDirectory(prefix="tributary-lab-") as folder:
         words = job_words("run", mpi, name, len(HOSTS), 1, [program, "--seconds", 600, "--depth", 2],
                           pathlib.Path(folder) / "report.json", arguments)
-        with (pathlib.Path(folder) / "said").open("w+") as said:
-            launched = subprocess.Popen([str(word) for word in words], env={**os.environ, MARK: job},
-                                        stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
-            try:
+        try:
+            with Marked(f"{os.getpid()}-{mpi}-{number}", words, name, folder, arguments) as running:
                 time.sleep(moment_s)
                 # Nothing may be there to kill yet.
-                while not kill_some(what, job, program, launched, random_source) and launched.poll() is None:
+                while not kill_some(what, running, program, random_source) and running.launched.poll() is None:
                     time.sleep(0.05)
-                must_be_gone(job, launched, before, name, arguments)
-            except Failure as failure:
-                said.seek(0)
-                raise Failure(f"{mpi}, {number}, {what} after {moment_s:.2f} s: {failure}\n{said.read()}") from failure
-            finally:
-                for pid in processes_of(job):
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-                launched.kill()
-                launched.wait()
-
-
-def must_be_gone(job, launched, before, name, arguments):
-    if not eventually(lambda: launched.poll() is not None, arguments.timeout):
-        raise Failure("the job goes on")
-    if not eventually(lambda: not any(map(is_alive, processes_of(job)))):
-        left = [f"{pid} {name_of(pid)}" for pid in processes_of(job)]
-        raise Failure(f"processes stay: {left}")
-    if not eventually(lambda: sockets(name, arguments) <= before[0]):
-        raise Failure(f"sockets stay: {sockets(name, arguments) - before[0]}")
-    left = files(name, arguments) - before[1]
-    if left:
-        raise Failure(f"files stay: {left}")
+                running.must_be_gone()
+                left = files(name, arguments) - files_before
+                if left:
+                    raise Failure(f"files stay: {left}")
+        except Failure as failure:
+            raise Failure(f"{mpi}, {number}, {what} after {moment_s:.2f} s: {failure}") from failure
 
 
 def check_kills(mpi, name, arguments):

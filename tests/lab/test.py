@@ -91,6 +91,9 @@ DELAY_LABS = [(hosts, ["--hosts", str(hosts), "--hosts-per-leaf", str(per_leaf),
 # There the node inside the kernel meets packets behind the losses, each receiver's own.
 DELAY_KERNEL_LAB = ["--hosts", "4", "--hosts-per-leaf", "4", "--node-kernel", "--delay", "1ms", "--loss", "0.5"]
 DELAY_WAYS = ("plain", "direct", "tree")
+# With 32 ranks that yield on two cores, Linux 6.18 keeps some of them, and its own threads, from the cores for a minute now
+# and then (docs/decisions/0019). So this is no test; in a loop of 11 it failed once.
+STARVING = ("mpich", "direct", 32)
 # The vector instructions of Open MPI 5.0 saturate sums of 8-bit integers: 255 instead of 2 from 32 ranks.
 PLAIN = {"OMPI_MCA_op": "^avx"}
 # Every operation takes milliseconds there.
@@ -441,7 +444,7 @@ def main():
         tests.on_lab(options, [
             *[(f"{mpi:8} {way}", lambda name, mpi=mpi, run=(way, hosts):
                 check_delayed(mpi, name, *run, programs[mpi], arguments))
-              for mpi in ("openmpi", "mpich") for way in DELAY_WAYS],
+              for mpi in ("openmpi", "mpich") for way in DELAY_WAYS if (mpi, way, hosts) != STARVING],
             ("links", lambda name: check_links(name, arguments))])
     short = [programs["mpich"][0], "--sample", DELAY_SAMPLE]
     tests.on_lab(DELAY_KERNEL_LAB, [

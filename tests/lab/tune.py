@@ -25,10 +25,11 @@ HOSTS = 4
 LAB = ["--hosts", str(HOSTS), "--hosts-per-leaf", str(HOSTS), "--delay", "1ms"]
 MPI = "mpich"
 SIZES = (8, 1024, 65536)
-# What is measured of which paths: (method, carrier, algorithm), and how many lengths.
+# What is measured of which paths: (method, carrier, algorithm or sizes of groups), and how many lengths.
 PATHS = {("direct", "links", "auto"): 3, ("direct", "links", "recursive-doubling"): 3,
          ("direct", "links", "rabenseifner"): 3, ("direct", "links", "ring"): 3, ("direct", "links", "linear"): 3,
-         ("direct", "datagrams", "auto"): 2, ("tree", "links", "auto"): 3}
+         ("direct", "datagrams", "4"): 2, ("direct", "datagrams", "2x2"): 2, ("tree", "links", "auto"): 3}
+ROUNDS = 2
 # In the mean, what prices are made of may be missed by less than the command itself allows.
 MISS_MAX = 0.25
 COLUMNS = 80
@@ -40,7 +41,7 @@ def launcher(arguments):
 
 
 def tune(name, file, folder, arguments):
-    words = [arguments.tributary.resolve(), "tune", "--rounds", 2, "--iters", 15, "--sizes", ",".join(map(str, SIZES)),
+    words = [arguments.tributary.resolve(), "tune", "--rounds", ROUNDS, "--iters", 15, "--sizes", ",".join(map(str, SIZES)),
              "--folder", folder, file, "--", *launcher(arguments)]
     return bounded(command(arguments.tributary, "run", name, "--plain", "--", *words), 3 * arguments.timeout)
 
@@ -56,7 +57,7 @@ def check_measuring(name, site, arguments):
     wide = [line for line in table.splitlines() if len(line) > COLUMNS and not line.startswith("TRIBUTARY_TUNING=")]
     if wide:
         raise Failure(f"lines are longer than {COLUMNS} columns: {wide}")
-    if not re.search(r"14 starts of the launcher follow, which take about \d+ minutes?", text):
+    if not re.search(rf"{ROUNDS * len(PATHS)} starts of the launcher follow, which take about \d+ minutes?", text):
         raise Failure(f"nobody is told how long it takes:\n{text}")
     found = tomllib.loads(site.read_text())
     check_rows(found["measurements"])
@@ -70,7 +71,7 @@ def check_measuring(name, site, arguments):
 def check_rows(rows):
     have = {}
     for row in rows:
-        key = row["method"], row.get("carrier", "links"), row["algorithm"]
+        key = row["method"], row.get("carrier", "links"), row.get("groups", row["algorithm"])
         have.setdefault(key, []).append(row["len_bytes"])
         low, high = row["quartiles_us"]
         if not 0 < low <= row["time_us"] <= high:

@@ -38,6 +38,8 @@ WITHOUT_MANAGER = ["env", "-u", "TRIBUTARY_MANAGER", "-u", "TRIBUTARY_TOKEN_FILE
 # Percentage of packets that every link of a lab loses, and how soon TCP sends them again, in milliseconds.
 LOSS = 1
 TCP_RTO_MIN_MS = 5
+# With leave to oversubscribe Open MPI puts all ranks on the lab's first host.
+OPEN_MPI_ON_LAB = {"PRTE_MCA_rmaps_default_mapping_policy": "slot"}
 KINDS = ("right", "threads", "wrong")
 
 
@@ -223,7 +225,8 @@ def run_batch(options, place, batch, report):
             if not path.managed:
                 job = ["--plain", "--", *WITHOUT_MANAGER, options.tributary, "run", *job]
             command = lab.words("run", "--ranks-per-host", path.ranks // path.hosts, *job)
-            output = programs.run_checked(program, command, mpi_launch.environment(**settings), options.timeout)
+            environment = mpi_launch.environment(**settings, **OPEN_MPI_ON_LAB)
+            output = programs.run_checked(program, command, environment, options.timeout)
     elif path.kills:
         with losing_nodes(options, batch.seed + batch.first) as (fabric, killer):
             environment = mpi_launch.environment(**settings, **fabric)

@@ -39,6 +39,9 @@ COMMON = """
         sys.stdout.write(f"losses of rank {dist.get_rank()}: {' '.join(loss.hex() for loss in losses)}\\n")
         sys.stdout.flush()
         dist.destroy_process_group()
+        if BACKEND == "gloo":
+            # One run in eight that has trained over Gloo ends in "terminate called without an active exception".
+            os._exit(0)
 """
 
 # Rank 1 fails in the first attempt; the second goes on from the last checkpoint. With Gloo nobody fails: it may find

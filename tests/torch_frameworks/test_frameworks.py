@@ -23,6 +23,10 @@ COMMON = """
         # In one piece: ranks share the pipe.
         sys.stdout.write("told: " + json.dumps([dist.get_rank(), losses]) + "\\n")
         sys.stdout.flush()
+        dist.destroy_process_group()
+        if BACKEND == "gloo":
+            # One run in eight that has trained over Gloo ends in "terminate called without an active exception".
+            os._exit(0)
 """
 
 LIGHTNING = """

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Runs jobs whose replicated groups multicast on hosts of a lab, and what can happen to multicasts.
+
+Where they come to all hosts of a group they are used. Where they don't, from the start or from some moment on, hosts send
+copies. What strangers send to a group's address neither changes a result nor stops a job.
+"""
+
+import json
+import pathlib
+import re
+import signal
+import sys
+import tempfile
+
+import soak
+from kills import eventually
+from nothing_deployed import HOSTS, Marked, job_words, must, run_job
+from test import Failure, Tests, bounded, compile_program, on, parse_arguments, world_of
+
+LAB = ["--hosts", "4", "--hosts-per-leaf", "4"]
+MPIS = ("openmpi", "mpich")
+# Hosts of a lab share a kernel, where `auto` sends copies.
+GROUPS = {"TRIBUTARY_BETWEEN_HOSTS": "replicated", "TRIBUTARY_GROUPS": "4", "TRIBUTARY_MULTICAST": "on"}
+# Which of the further options a lab has, and what carries operations there.
+CARRIED = {(): "links and multicast datagrams, mixed_radix:4", ("--block-multicast",): "links and datagrams, mixed_radix:4"}
+# A part of the program's combinations.
+SAMPLE = "256"
+DEAF_HOST = "h1"
+STRANGER = "h3"
+# From some moment on a host gets no multicasts, as behind a switch that forgot that it subscribes.
+DEAFEN = ("table inet deaf { counter multicasts {}; chain input { type filter hook prerouting priority 0; "
+          "ip daddr { %s } counter name multicasts drop; }; }")
+# A group's address and port, among what a host listens at.
+LISTENS = re.compile(r"^\s*\d+: ([0-9A-F]{8}):([0-9A-F]{4}) ", re.MULTILINE)
+# Floods an address with datagrams that no member can have sent, for some seconds; says how many.
+FLOOD = """
+import socket, sys, time
+address, port, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+out.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 0)
+sent, end = 0, time.monotonic() + seconds
+while time.monotonic() < end:
+    for _ in range(100):
+        out.sendto(bytes([sent % 256]) * 200, (address, port))
+        sent += 1
+print(sent)
+"""
+FLOOD_SECONDS = 3
+
+
+def check_carried(carried, mpi, name, program, arguments, settings=GROUPS):
+    """What carries short operations, as the report says; their results are right."""
+    counts, _ = run_job("run", mpi, name, len(HOSTS), 1, program, arguments, settings)
+    world = world_of(counts)
+    if world["carriers"] != carried or world["collectives"]["allreduce"]["direct"] == 0:
+        raise Failure(f"carried by {world['carriers']!r}, not by {carried!r}: {world['collectives']}")
+    return f"{counts['direct']} direct"
+
+
+class Running:
+    """A job in the middle of its operations, whose groups multicast."""
+
+    def __init__(self, what, mpi, name, folder, arguments):
+        folder = pathlib.Path(folder)
+        self.ends, self.report = folder / "ends", folder / "report.json"
+        program = [soak.compile_for(mpi, arguments), "--seconds", 8, "--depth", 1, "--ends", self.ends]
+        words = job_words("run", mpi, name, len(HOSTS), 1, program, self.report, arguments)
+        settings = [f"{knob}={value}" for knob, value in GROUPS.items()]
+        self.marked = Marked(f"{name}-{what}", ["env", *settings, *words], name, folder, arguments)
+
+    def await_operations(self):
+        if not eventually(lambda: self.ends.exists() and self.ends.stat().st_size > 0, 60):
+            raise Failure("no operation ran")
+
+    def end(self):
+        """It ends well, with right results; its report."""
+        launched = self.marked.launched
+        if not eventually(lambda: launched.poll() is not None, self.marked.arguments.timeout):
+            raise Failure("the job goes on")
+        if launched.returncode != 0:
+            raise Failure(f"exit code {launched.returncode}")
+        return json.loads(self.report.read_text())
+
+
+def multicasts_dropped(name, arguments):
+    code, text = bounded(on(name, DEAF_HOST, arguments, "nft", "list counter inet deaf multicasts"), 60)
+    if code != 0:
+        raise Failure(f"the counter: exit code {code}\n{text}")
+    return int(re.search(r"packets (\d+)", text)[1])
+
+
+def check_forgotten(mpi, name, arguments):
+    """Multicasts stop to come to one host while operations run: after a while the others send it copies."""
+    with tempfile.TemporaryDirectory(prefix="tributary-lab-") as folder:
+        running = Running("forgotten", mpi, name, folder, arguments)
+        with running.marked:
+            running.await_operations()
+            # Bridges without a querier bring it those of other groups as well.
+            own = ", ".join(sorted({address for address, _ in multicast_addresses(name, DEAF_HOST, arguments)}))
+            must(on(name, DEAF_HOST, arguments, "nft", DEAFEN % own))
+            try:
+                settled = lambda: multicasts_dropped(name, arguments)  # noqa: E731
+                first = settled()
+                if not eventually(lambda: settled() > first, 10):
+                    raise Failure("nothing was multicast")
+                counts = running.end()
+                dropped = settled()
+            finally:
+                must(on(name, DEAF_HOST, arguments, "nft", "delete table inet deaf"))
+    # In each communicator up to 63 operations until it is judged that multicasts do not come, of which each host multicasts one.
+    groups = own.count(",") + 1
+    allreduces = world_of(counts)["collectives"]["allreduce"]["direct"]
+    if dropped > groups * 63 * (len(HOSTS) - 1) or allreduces < 1000:
+        raise Failure(f"{dropped} multicasts to a host that none came to, of {groups} groups and {allreduces} allreduces "
+                      "of all hosts")
+    return f"{dropped} multicasts of {groups} groups dropped, {allreduces} allreduces"
+
+
+def multicast_addresses(name, host, arguments):
+    """Where a host takes multicasts: addresses and ports."""
+    code, text = bounded(on(name, host, arguments, "cat", "/proc/net/udp"), 60)
+    if code != 0:
+        raise Failure(f"the sockets: exit code {code}\n{text}")
+    found = [(bytes.fromhex(address)[::-1], int(port, 16)) for address, port in LISTENS.findall(text)]
+    found = [(".".join(map(str, octets)), port) for octets, port in found if octets[0] == 239]
+    if not found:
+        raise Failure(f"nobody listens at a group's address:\n{text}")
+    return found
+
+
+def check_flooded(mpi, name, arguments):
+    """A stranger sends to the group's address as fast as it can."""
+    with tempfile.TemporaryDirectory(prefix="tributary-lab-") as folder:
+        running = Running("flooded", mpi, name, folder, arguments)
+        with running.marked:
+            running.await_operations()
+            address, port = multicast_addresses(name, HOSTS[0], arguments)[0]
+            code, text = bounded(on(name, STRANGER, arguments, sys.executable, "-c", FLOOD, address, str(port),
+                                    str(FLOOD_SECONDS)), 60)
+            if code != 0 or int(text) < 1000:
+                raise Failure(f"the flood: exit code {code}\n{text}")
+            counts = running.end()
+    return f"{int(text)} datagrams of a stranger, {counts['direct']} direct"
+
+
+def main():
+    # SIGTERM takes the lab down too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    arguments = parse_arguments()
+    programs = {mpi: [compile_program("collectives", mpi, arguments)[0], "--sample", SAMPLE] for mpi in MPIS}
+    tests = Tests(arguments)
+    for options, carried in CARRIED.items():
+        cases = [(f"{mpi:8} carried", lambda name, mpi=mpi, carried=carried:
+                  check_carried(carried, mpi, name, programs[mpi], arguments)) for mpi in MPIS]
+        if not options:
+            copies = CARRIED[("--block-multicast",)]
+            cases += [("mpich    of one kernel", lambda name: check_carried(
+                          copies, "mpich", name, programs["mpich"], arguments, {**GROUPS, "TRIBUTARY_MULTICAST": "auto"})),
+                      ("mpich    forgotten", lambda name: check_forgotten("mpich", name, arguments)),
+                      ("mpich    flooded", lambda name: check_flooded("mpich", name, arguments))]
+        tests.on_lab([*LAB, *options], cases)
+    print(f"{tests.failed} failed")
+    return 1 if tests.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
