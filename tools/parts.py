@@ -10,6 +10,7 @@ to be shortened, or its plan changed with a reason.
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -31,13 +32,21 @@ def planned():
     return "\n".join([*lines, f"{'all':14} {in_minutes(sum(PLANNED_S.values())):>9}"])
 
 
+def free_gib():
+    """GiB that are free on the file system of the current folder, for a user who isn't root."""
+    return shutil.disk_usage(".").free / 2**30
+
+
 def run(part, *variables):
-    """Runs a target; its exit code."""
+    """Runs a target; its exit code. Says the disk that it took too: a full disk fails whatever part comes next."""
     began_at = time.monotonic()
+    free_at_begin = free_gib()
     code = subprocess.run([os.environ.get("MAKE", "make"), "--no-print-directory", part, *variables], check=False).returncode
     outcome = "took" if code == 0 else "FAILED after"
     plan = f", {in_minutes(PLANNED_S[part])} planned" if part in PLANNED_S else ""
-    print(f"{part} {outcome} {in_minutes(time.monotonic() - began_at)}{plan}", flush=True)
+    free = free_gib()
+    disk = f"; {free_at_begin - free:.1f} GiB of disk, {free:.1f} GiB free"
+    print(f"{part} {outcome} {in_minutes(time.monotonic() - began_at)}{plan}{disk}", flush=True)
     return code
 
 
