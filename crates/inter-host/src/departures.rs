@@ -1,23 +1,38 @@
-//! Replicated groups that this host has left, and that other hosts may still need.
+//! What this host has left, and other hosts may still need: links with something on its way, and replicated groups.
 //!
-//! A host that completes the last operation of a communicator may be the only one that has what another lacks. It can't keep the
-//! program waiting until that one has it: freeing a communicator waits for nobody. So the groups stay with the thread that
-//! watches links ([`crate::watch`]), which answers for them until nobody needs them any more. That takes some round trips between
-//! these threads, or, where a link's first packets were lost, seconds. There are never more of them than communicators that some
-//! host still has.
+//! A host that completes the last operation of a communicator may be the only one that has what another lacks, and what it has
+//! sent may not have arrived. It can't keep the program waiting until then: freeing a communicator waits for nobody. So links
+//! and groups stay with the thread that watches links ([`crate::watch`]), which answers for them until nobody needs them any
+//! more. That takes some round trips between these threads, or, where a link's first packets were lost, seconds. There are
+//! never more of them than communicators that some host still has.
 
 use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::replicated::ReplicatedLevels;
 use crate::watch::{Alarm, Attend, Watched};
 
-/// The groups of one communicator that this host has left.
+/// How often a process that ends looks whether what it has sent has arrived, at first and at most: nothing says so.
+const NAPS: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(5)];
+
+/// What a host has left of one communicator.
+pub(crate) trait Leaving: Send {
+    /// Whether nobody needs it any more; one round of what has to be done before.
+    fn may_end(&mut self) -> bool;
+
+    /// Where something comes when there is something to do.
+    fn descriptors(&self) -> Box<dyn Iterator<Item = BorrowedFd<'_>> + '_>;
+
+    /// Whether there is something to do though nothing comes.
+    fn has_more_to_do(&self) -> bool;
+}
+
+/// Something that this host has left.
 struct Departure {
     number: u64,
-    levels: Mutex<ReplicatedLevels>,
+    left: Mutex<Box<dyn Leaving>>,
 }
 
 /// All of this process.
@@ -37,39 +52,47 @@ fn departures() -> MutexGuard<'static, Departures> {
     DEPARTURES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Leaves groups that have raised `alarm` so far.
-pub(crate) fn keep(mut levels: ReplicatedLevels, alarm: &Alarm) {
-    levels.begin_leaving();
-    if levels.may_end() {
+/// Keeps what this host leaves until nobody needs it.
+pub(crate) fn keep(mut left: Box<dyn Leaving>) {
+    if left.may_end() {
         return;
     }
-    alarm.ignore(levels.descriptors());
-    // There was one for the groups already; without it nobody answers, and others find the links ended.
+    // Without a thread nobody answers, and others find the links ended.
     let Ok(alarm) = Alarm::new() else { return };
+    // An alarm of the communicator may have watched them so far.
+    alarm.ignore(left.descriptors());
     let mut all = departures();
     // Relaxed: only a number.
     PROCESS.store(std::process::id(), Ordering::Relaxed);
     let number = all.made;
     all.made += 1;
-    alarm.attended_by(Box::new(Departure { number, levels: Mutex::new(levels) }));
+    alarm.attended_by(Box::new(Departure { number, left: Mutex::new(left) }));
     alarm.call();
     all.open.insert(number, alarm);
 }
 
-/// Waits until no other host needs groups that this process has left, for `patience` at most.
+/// Waits until no other host needs what this process has left, for `patience` at most.
 pub fn wait_for_departures(patience: Duration) {
     if PROCESS.load(Ordering::Relaxed) != std::process::id() {
         return;
     }
-    let are_open = |all: &mut Departures| !all.open.is_empty();
+    let deadline = Instant::now() + patience;
+    let [mut nap, nap_max] = NAPS;
+    let mut all = departures();
     // What nobody has answered for so long ends with the process.
-    let _ = HAS_ENDED.wait_timeout_while(departures(), patience, are_open);
+    while !all.open.is_empty() && Instant::now() < deadline {
+        all.open.values().for_each(|alarm| alarm.call());
+        let are_open = |all: &mut Departures| !all.open.is_empty();
+        let waited = HAS_ENDED.wait_timeout_while(all, nap, are_open);
+        all = waited.unwrap_or_else(PoisonError::into_inner).0;
+        nap = (2 * nap).min(nap_max);
+    }
 }
 
 impl Attend for Departure {
     fn attend(&self) -> bool {
-        let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
-        let may_end = levels.may_end();
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let may_end = left.may_end();
         let mut all = departures();
         if may_end {
             // The thread that attends has the alarm, too, until this returns.
@@ -78,8 +101,8 @@ impl Attend for Departure {
             return false;
         }
         if let Some(alarm) = all.open.get(&self.number) {
-            alarm.watch(levels.descriptors().map(Watched::Input));
+            alarm.watch(left.descriptors().map(Watched::Input));
         }
-        levels.has_more_to_do()
+        left.has_more_to_do()
     }
 }

@@ -210,8 +210,9 @@ impl InterHost for DirectMethod {
     }
 
     fn leave(&mut self) {
-        if let Some(ReplicatedGroups { levels, alarm, .. }) = self.groups.take() {
-            departures::keep(levels, &alarm);
+        if let Some(ReplicatedGroups { mut levels, .. }) = self.groups.take() {
+            levels.begin_leaving();
+            departures::keep(Box::new(levels));
         }
         self.links.leave();
     }

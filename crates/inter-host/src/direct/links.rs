@@ -9,12 +9,12 @@ use tributary_wire::{EndpointId, Epoch};
 
 use super::calls::Calls;
 use super::failure::{Failure, Verdict};
-use super::grace::wait_for_grace;
 use super::identity::Identity;
 use super::listener::Listener;
 use super::peers::Peers;
 use super::running::{Running, Workspace};
 use super::schedules::Found;
+use crate::departures::{self, Leaving};
 use crate::operation::{InterHost, InterHostOperation};
 
 /// Up to so many hosts, one that fails tells all others.
@@ -275,9 +275,32 @@ impl InterHost for DirectLinks {
     fn leave(&mut self) {
         if self.failed.is_none() {
             self.peers.say_leave();
-            wait_for_grace(|| self.peers.flush() == Sent::Taken);
-            wait_for_grace(|| self.peers.may_end());
+            departures::keep(Box::new(LeftLinks { peers: self.peers.take() }));
         }
+    }
+}
+
+/// Links that this host has left. They, and the listener, stay until the other hosts' kernels have all that was sent: a host
+/// that waits for something on its way may ask, and would take a link that has ended, or a call that is refused, for a death.
+struct LeftLinks {
+    peers: Peers,
+}
+
+impl Leaving for LeftLinks {
+    fn may_end(&mut self) -> bool {
+        self.peers.accept();
+        // Every link is attended to, whether this one has said all or not.
+        let has_said_all = self.peers.flush() == Sent::Taken;
+        self.peers.may_end() && has_said_all
+    }
+
+    fn descriptors(&self) -> Box<dyn Iterator<Item = BorrowedFd<'_>> + '_> {
+        Box::new(self.peers.descriptors())
+    }
+
+    /// The other hosts leave, too, and what says so brings the acknowledgement.
+    fn has_more_to_do(&self) -> bool {
+        self.peers.has_unsaid()
     }
 }
 

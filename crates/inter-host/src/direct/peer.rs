@@ -43,9 +43,6 @@ pub(super) struct Peer {
     pub(super) question: Question,
     /// What it waits for this host in, and has not been compared.
     pub(super) asked: Option<Asked>,
-    /// The link ends only when the other host's kernel has all that was sent: that host has asked, or said something that
-    /// nobody here waited for, and may do so again; or it may need what was sent when this process is gone.
-    pub(super) ends_when_out: bool,
     /// This host rings there, until it is called.
     ring: Option<Ring>,
     /// The host has rung here. Kept, because the end of it would say that this process is gone.
@@ -102,7 +99,6 @@ impl Peer {
             handed_out: Vec::new(),
             question: Question::default(),
             asked: None,
-            ends_when_out: false,
             ring: None,
             rung: None,
         }
@@ -122,7 +118,6 @@ impl Peer {
         self.link = None;
         self.is_greeted = false;
         self.has_left = false;
-        self.ends_when_out = false;
         if std::mem::take(&mut self.stands_by) {
             self.contact.on_forgotten();
         }
@@ -246,7 +241,6 @@ impl Peer {
                 }
                 Said::Waits(call) => {
                     self.asked = Some(Asked { call, is_behind_frames: true });
-                    self.ends_when_out = true;
                 }
                 Said::Replicated(_) => return Err(misbehaviour_of(host).into()),
                 Said::Leaves => self.has_left = true,
@@ -262,13 +256,10 @@ impl Peer {
         }
     }
 
-    /// Discards what has come. What is unread when a link ends makes the kernel reset it, and take back what the other
-    /// host has yet to get. `true` once the link may end: at once, or, if the host has asked and may do so again, when
-    /// its kernel has all.
+    /// Discards what has come. `true` once the link may end: the other host's kernel has all that was sent. Whatever that host
+    /// says to a link that has ended, a question for instance, makes the kernel here reset it, and take back the rest.
     pub(super) fn may_end(&mut self) -> bool {
-        let Some(link) = &mut self.link else { return true };
-        self.ends_when_out |= discard(link);
-        !self.ends_when_out || is_out(link)
+        self.link.as_mut().is_none_or(is_out)
     }
 
     /// Says in which call this host waits, over whatever leads there. Whether it could.

@@ -66,12 +66,17 @@ impl Peers {
         listener: Listener,
         addresses: Vec<SocketAddr>,
     ) -> Self {
+        Self { listener: Some(listener), ..Self::unreachable(me, identity, addresses) }
+    }
+
+    /// A host that nobody can call.
+    fn unreachable(me: u32, identity: Identity, addresses: Vec<SocketAddr>) -> Self {
         let contacts = (0..addresses.len() as u32).map(|host| Contact::new(me, host));
         let peers = contacts.map(Peer::new).collect();
         Self {
             me,
             identity,
-            listener: Some(listener),
+            listener: None,
             addresses,
             peers,
             began: Instant::now(),
@@ -206,7 +211,6 @@ impl Peers {
             // What follows is read in the next round.
             Said::Waits(call) => {
                 peer.asked = Some(Asked { call, is_behind_frames: true });
-                peer.ends_when_out = true;
                 Ok(None)
             }
             Said::Replicated(_) => Err(misbehaviour_of(host).into()),
@@ -378,8 +382,17 @@ impl Peers {
 
     /// Whether all links may end; one round of what has to be done before.
     pub(crate) fn may_end(&mut self) -> bool {
-        let waiting = self.peers.iter_mut().filter_map(|peer| (!peer.may_end()).then_some(()));
-        waiting.count() == 0
+        let mut may_all = true;
+        for peer in &mut self.peers {
+            may_all &= peer.may_end();
+        }
+        may_all
+    }
+
+    /// The links, for somebody who ends them. None stay here.
+    pub(super) fn take(&mut self) -> Self {
+        let addresses = self.addresses.clone();
+        std::mem::replace(self, Self::unreachable(self.me, self.identity, addresses))
     }
 
     /// Says `Leave` on every link that has room for it.

@@ -19,6 +19,7 @@ use super::group::Group;
 use super::groups::{NoGroups, groups};
 use super::multicast::LevelSet;
 use super::{CONTRIBUTION_BYTES_MAX, wire_messages};
+use crate::departures::Leaving;
 use crate::direct::{Calls, Failure, Identity, Listener, Peers, Verdict, wait_for_grace};
 use crate::operation::{InterHost, InterHostOperation};
 
@@ -355,9 +356,6 @@ impl ReplicatedLevels {
         if !self.is_left {
             self.attend();
             self.is_left = self.failed.is_none() && self.groups.iter().all(Group::is_left);
-            if self.is_left {
-                self.peers.keep_until_out();
-            }
         }
         self.failed.is_some()
             || self.is_left && self.peers.flush() == Sent::Taken && self.peers.may_end()
@@ -406,6 +404,20 @@ impl ReplicatedLevels {
 // SAFETY: the pointers are followed only while an operation runs, whose buffers its caller has promised to
 // every thread (`InterHost::start`).
 unsafe impl Send for ReplicatedLevels {}
+
+impl Leaving for ReplicatedLevels {
+    fn may_end(&mut self) -> bool {
+        Self::may_end(self)
+    }
+
+    fn descriptors(&self) -> Box<dyn Iterator<Item = BorrowedFd<'_>> + '_> {
+        Box::new(Self::descriptors(self))
+    }
+
+    fn has_more_to_do(&self) -> bool {
+        Self::has_more_to_do(self)
+    }
+}
 
 impl InterHost for ReplicatedLevels {
     unsafe fn start(&mut self, operation: &InterHostOperation) -> Result<(), Abort> {

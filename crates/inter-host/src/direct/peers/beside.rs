@@ -74,9 +74,4 @@ impl Peers {
         }
         is_woken
     }
-
-    /// The links may end only when the other hosts' kernels have all that was sent.
-    pub(crate) fn keep_until_out(&mut self) {
-        self.peers.iter_mut().for_each(|peer| peer.ends_when_out = true);
-    }
 }

@@ -193,3 +193,36 @@ fn a_root_that_was_late_and_leaves_takes_nothing_back() {
         assert!(outcomes.iter().all(|outcome| *outcome == Ok(true)), "{elements}: {outcomes:?}");
     }
 }
+
+/// A host is not scheduled for as long as it may wait for the root, which meanwhile sends, leaves and ends. Its question comes
+/// when the root is gone, and must not make the root's kernel take back what it still has.
+#[test]
+fn a_question_after_a_root_has_left_takes_nothing_back() {
+    const UNSCHEDULED: Duration = Duration::from_nanos(3 * QUESTION_PATIENCE_NS);
+    for elements in KEPT_BY_THE_SENDER {
+        let (hosts, _) = listening(2, AlgorithmChoice::Linear, identities()[0]);
+        let outcomes = on_all(hosts, move |host, mut links| {
+            run(&mut links, Collective::Barrier)?;
+            let mut vector = vec![host as f32; elements];
+            let operation = operation_of(&links, Collective::Broadcast { root: 0 }, &mut vector);
+            // SAFETY: the vector lives until the operation is over or has failed.
+            unsafe { links.start(&operation)? };
+            if host == 1 {
+                assert!(!links.poll()?, "the root has not begun");
+                // It has waited since now.
+                links.check();
+                std::thread::sleep(UNSCHEDULED);
+                links.check();
+            } else {
+                std::thread::sleep(UNSCHEDULED / 3);
+            }
+            while !links.poll()? {
+                links.sleep(Duration::from_millis(5));
+                links.check();
+            }
+            links.leave();
+            Ok::<_, Abort>(vector.iter().all(|element| *element == 0.0))
+        });
+        assert!(outcomes.iter().all(|outcome| *outcome == Ok(true)), "{elements}: {outcomes:?}");
+    }
+}
