@@ -3,7 +3,7 @@
 
 The hosts run Debian's sshd and slurmd. Commands start in an environment of their own, with nothing of the lab's: whatever ranks
 need, `tributary run` or the MPI has to bring to them. Open MPI 5 and 4, MPICH's Hydra, `srun` with PMI-2 and PMIx, and a launcher
-within `salloc`: with nothing deployed, and with a manager that the launcher's environment names. Jobs that are killed leave no process
+within `salloc`: with nothing deployed, with an aggregator that the job brings, and with a manager that the launcher's environment names. Jobs that are killed leave no process
 and no socket.
 """
 
@@ -177,19 +177,27 @@ def launchers(cluster, arguments):
     return by_ssh, by_slurm
 
 
-def job_words(cluster, launcher, ranks, hosts, report, program, environment, arguments):
-    words = [arguments.tributary.resolve(), "run", *(["--report", report] if report else []), "--",
-             *launcher(ranks, hosts), *program]
+def job_words(cluster, launcher, ranks, hosts, options, program, environment, arguments):
+    words = [arguments.tributary.resolve(), "run", *options, "--", *launcher(ranks, hosts), *program]
     return cluster.words(environment, *words)
 
 
-def check_job(cluster, launcher, program, with_manager, arguments):
-    """Results are right, all hosts take part, and operations go between them over links, or through the manager's tree."""
-    environment = {**cluster.manager(), "TRIBUTARY_BETWEEN_HOSTS": "tree"} if with_manager else {}
+# What there is beside the hosts: the variables and options of a job that uses it, and the path of its operations.
+BESIDE = {
+    "nothing deployed": lambda cluster: ({}, [], "direct"),
+    "its aggregator": lambda cluster: ({"TRIBUTARY_BETWEEN_HOSTS": "tree"}, ["--aggregator"], "in_tree"),
+    "with a manager": lambda cluster: ({**cluster.manager(), "TRIBUTARY_BETWEEN_HOSTS": "tree"}, [], "in_tree"),
+}
+
+
+def check_job(cluster, launcher, program, beside, arguments):
+    """Results are right, all hosts take part, and operations go between them over links, or through a tree."""
+    environment, options, path = BESIDE[beside](cluster)
     ranks = len(HOSTS)
     report = cluster.folder / "report.json"
     report.unlink(missing_ok=True)
-    words = job_words(cluster, launcher, ranks, "hosts", report, program, environment, arguments)
+    options = [*options, "--report", report]
+    words = job_words(cluster, launcher, ranks, "hosts", options, program, environment, arguments)
     code, text = bounded(words, arguments.timeout)
     if code != 0 or " 0 failed" not in text:
         raise Failure(f"exit code {code}\n{text}")
@@ -197,7 +205,7 @@ def check_job(cluster, launcher, program, with_manager, arguments):
     world = world_of(counts)
     if (world["ranks"], world["hosts"]) != (ranks, len(HOSTS)):
         raise Failure(f"{world['ranks']} ranks on {world['hosts']} hosts\n{text}")
-    path, other = ("in_tree", "direct") if with_manager else ("direct", "in_tree")
+    other = "direct" if path == "in_tree" else "in_tree"
     if counts[path] == 0 or counts[other] != 0:
         raise Failure(f"not {path}: {counts}\n{text}")
     return f"{counts[path]} {path}"
@@ -225,7 +233,7 @@ def check_killed(cluster, launcher, mpi, arguments):
     before = sockets(cluster.lab.name, arguments)
     ends = cluster.folder / "ends"
     ends.unlink(missing_ok=True)
-    words = job_words(cluster, launcher, len(HOSTS), "hosts", None,
+    words = job_words(cluster, launcher, len(HOSTS), "hosts", [],
                       [program, "--seconds", 600, "--depth", 2, "--ends", ends], {}, arguments)
     said = (cluster.folder / "said").open("w+", encoding="utf-8")
     job = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
@@ -319,9 +327,8 @@ def main():
             cluster.start()
             by_ssh, by_slurm = launchers(cluster, arguments)
             for title, (mpi, launcher) in {**by_ssh, **by_slurm}.items():
-                for with_manager in (False, True):
-                    what = "with a manager" if with_manager else "nothing deployed"
-                    tests.run(f"{title:21} {what:16}", lambda _, it=(launcher, programs[mpi], with_manager):
+                for beside in BESIDE:
+                    tests.run(f"{title:21} {beside:16}", lambda _, it=(launcher, programs[mpi], beside):
                               check_job(cluster, *it, arguments), lab.name)
             for title, (mpi, launcher) in by_ssh.items():
                 tests.run(f"{title:21} from elsewhere  ", lambda _, it=(launcher, programs[mpi]):
