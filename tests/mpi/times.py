@@ -24,6 +24,10 @@ PROGRAM = run.Program("times")
 # check_finish() calls it.
 ALSO_MADE = ("allreduce", 16)
 TOLERANCE_CLOCKS = 1.05
+# Kinds that no rank leaves before all have come.
+WAITED_FOR_ALL = ("allreduce", "barrier", "reduce_scatter", "allgather")
+# The last to come may be the last to leave, by as much as a busy machine makes it.
+FOUND_SHARE = 0.5
 
 
 def paths_of(group, hosts, is_off):
@@ -75,6 +79,17 @@ def check_cell(name, path, cell, made, allowed):
         raise run.Failure(f"{name}: {cell['total_ns']} ns, took {made['least_us']} us at least")
 
 
+def check_waiting(key, cell, least_us):
+    """So few calls are all compared between their ranks; what ranks wait for a late one is found in them."""
+    kind, bytes_ = key
+    is_compared = kind in WAITED_FOR_ALL and (bytes_ > 0 or kind == "barrier")
+    compared_ns, waiting_ns = cell.get("compared_ns", 0), cell.get("waiting_ns", 0)
+    if compared_ns != (cell["total_ns"] if is_compared else 0):
+        raise run.Failure(f"{key}: {compared_ns} ns compared of {cell['total_ns']} ns")
+    if not least_us * 1000 * FOUND_SHARE <= waiting_ns <= compared_ns:
+        raise run.Failure(f"{key}: {waiting_ns} ns of waiting, of {least_us} us at least")
+
+
 def check_times(report, output, hosts, is_off):
     """Compares the report with what the program made."""
     times = report.get("times")
@@ -87,6 +102,7 @@ def check_times(report, output, hosts, is_off):
         if key in made:
             allowed = paths_of(made[key]["group"], hosts, is_off)
             check_cell(f"{key[0]} of {key[1]} bytes", path, cell, made[key], allowed)
+            check_waiting(key, cell, made[key]["least_us"])
         elif key != ALSO_MADE:
             raise run.Failure(f"{key} in {path}: nobody made it: {cell}", output)
     missing = made.keys() - {key for key, _, _ in cells}

@@ -9,8 +9,10 @@ use tributary_client::{Settings, misspelt};
 use tributary_shm_collectives::EXCHANGE_RANKS_MAX;
 use tributary_shm_collectives::processor::{Cache, Processor};
 
+use tributary_views::tables;
+
 use crate::flags::ConfigFlags;
-use crate::{explain, tables, usage};
+use crate::{explain, usage};
 
 /// Prints every knob and the machine, then fails if a knob has a value that is not allowed; or explains
 /// which path an operation takes.

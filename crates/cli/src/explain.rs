@@ -9,8 +9,8 @@ use tributary_tuning::{Measurement, MessageCarrier, Method, Tuning};
 
 use crate::bench::sizes;
 use crate::flags::ConfigFlags;
-use crate::tables;
 use crate::usage::UsageError;
+use tributary_views::tables;
 
 /// Prints the path of the operation `typed`, such as `allreduce:65536`.
 pub(crate) fn print(typed: &str, flags: &ConfigFlags, settings: Settings) -> anyhow::Result<()> {

@@ -13,9 +13,9 @@ use tributary_wire::control::{
 };
 
 use crate::flags::{DrainFlags, FabricFlags, ManagerAddressFlags, OpenFlags, StatusFlags};
-use crate::tables;
 use crate::texts;
 use crate::usage::UsageError;
+use tributary_views::tables;
 
 /// Prints aggregators, jobs and groups, or the groups that wait.
 pub(crate) fn status(flags: &StatusFlags) -> anyhow::Result<ExitCode> {

@@ -22,8 +22,8 @@ use crate::flags::{
 };
 use crate::lab_links;
 use crate::signals;
-use crate::tables;
 use crate::usage::UsageError;
+use tributary_views::tables;
 
 /// Runs a subcommand of `lab`.
 pub(crate) fn lab(action: LabAction) -> anyhow::Result<ExitCode> {

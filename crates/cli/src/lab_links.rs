@@ -11,7 +11,7 @@ use tributary_lab::switch::{self, PortCounts, SwitchCounts};
 use tributary_lab::{Lab, network::LinkOptions};
 
 use crate::flags::{LabCheckFlags, LabProbeFlags};
-use crate::tables;
+use tributary_views::tables;
 
 /// Exit code of a check that found faults.
 const EXIT_FAULTS: u8 = 1;

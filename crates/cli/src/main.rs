@@ -27,7 +27,6 @@ mod sim_bench;
 mod sim_calibrate;
 mod sim_replay;
 mod swarm;
-mod tables;
 mod texts;
 mod tune;
 mod usage;

@@ -12,9 +12,9 @@ use tributary_tuning::Tuning;
 
 use crate::bench::sizes;
 use crate::flags::ModelFlags;
-use crate::tables;
 use crate::tune;
 use crate::usage::UsageError;
+use tributary_views::tables;
 
 /// Bytes of an element of the measured vectors.
 const FLOAT_BYTES: u64 = 4;

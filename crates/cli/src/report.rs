@@ -1,11 +1,5 @@
 //! `tributary report`: what a report tells, as text, JSON or a drawing, beside a baseline if one is given.
 
-mod counts;
-mod drawing;
-mod lines;
-mod times;
-mod units;
-
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use tributary_client::report::{REPORT_BYTES_MAX, Report, Times, output};
 
+use tributary_views::report as views;
 use tributary_wire::text::printable_json;
 
 use crate::flags::ReportFlags;
@@ -30,30 +25,21 @@ pub(crate) fn report(flags: &ReportFlags) -> anyhow::Result<ExitCode> {
     if let Some(target) = &flags.plot {
         let times = times_of("FILE", &flags.file, &report)?;
         let baseline = baseline.as_ref().and_then(|baseline| baseline.times.as_ref());
-        let drawing = drawing::svg(times, baseline)?;
+        let drawing = views::svg(times, baseline)?;
         output::write(target, drawing.as_bytes(), 0o666)
             .with_context(|| format!("--plot {}", target.display()))?;
     }
     let mut out = io::stdout().lock();
     if flags.json {
-        let json = format!("{:#}", lines::json(&report, baseline.as_ref()));
+        let json = format!("{:#}", views::json(&report, baseline.as_ref()));
         writeln!(out, "{}", printable_json(&json))?;
     } else {
-        writeln!(out, "{}", text(&report))?;
+        writeln!(out, "{}", views::text(&report))?;
         if let Some(baseline) = &baseline {
-            writeln!(out, "\n{}", times::comparison(&report, baseline))?;
+            writeln!(out, "\n{}", views::comparison(&report, baseline))?;
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// A report as text: counts, then times if it has any.
-pub(crate) fn text(report: &Report) -> String {
-    let counts = counts::text(report);
-    report
-        .times
-        .as_ref()
-        .map_or(counts.clone(), |times| format!("{counts}\n\n{}", times::text(times)))
 }
 
 fn read(option: &str, path: &Path) -> Result<Report, UsageError> {

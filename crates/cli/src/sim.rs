@@ -17,8 +17,8 @@ use tributary_tuning::Tuning;
 
 use crate::bench::sizes;
 use crate::flags::{ClusterFlags, CompareFlags, FigureFlags, SimRunFlags, SystemFlags};
-use crate::tables;
 use crate::usage::UsageError;
+use tributary_views::tables;
 
 /// How often the progress bar is updated.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);

@@ -8,7 +8,7 @@ use tributary_sim::measure::TreeBenchmark;
 use tributary_sim::preset;
 
 use crate::flags::SimBenchFlags;
-use crate::tables;
+use tributary_views::tables;
 
 /// One fabric to time: its hosts and shape, the operations, and the target time of one.
 struct Case {

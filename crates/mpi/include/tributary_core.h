@@ -365,12 +365,25 @@ void tributary_times_begin(void);
 /* Forgets what was measured, once it is reported. */
 void tributary_times_end(void);
 
-/* Adds the time of an operation that tributary_run(), or a function of the fast path, has run. */
-void tributary_count_time(const tributary_communicator *communicator,
+/* A communicator without a number for times. */
+#define TRIBUTARY_TIMES_NONE UINT32_MAX
+
+/*
+ * The number of a communicator whose `count` members have these ranks in the world, or TRIBUTARY_TIMES_NONE
+ * if there are too many. The times of some of its operations are compared between its ranks.
+ */
+uint32_t tributary_times_communicator(const uint32_t *members, size_t count);
+
+/*
+ * Adds the time of an operation that tributary_run(), or a function of the fast path, has run. `number` is the
+ * communicator's, or TRIBUTARY_TIMES_NONE.
+ */
+void tributary_count_time(const tributary_communicator *communicator, uint32_t number,
                           const tributary_operation *operation, uint64_t duration_ns);
 
 /* Adds the time of an operation in the underlying MPI, to which this rank has contributed `len_bytes`. */
-void tributary_count_time_passed(uint32_t collective, uint64_t len_bytes, uint64_t duration_ns);
+void tributary_count_time_passed(uint32_t number, uint32_t collective, uint64_t len_bytes,
+                                 uint64_t duration_ns);
 
 /* Counts one of the collectives that are always the underlying MPI's, and its time, which is 0 if nobody measures it. */
 void tributary_count_other(uint32_t collective, uint64_t duration_ns);

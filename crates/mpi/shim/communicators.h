@@ -35,7 +35,8 @@ typedef struct comm_record {
     bool keeps_from_rounding; /* reductions: they would be rounded in another way than the program wants */
     bool is_on_one_host;
     bool takes_fast_path; /* on one host, and nobody measures its operations */
-    bool is_numbered;     /* `trace_number` is known: this rank has called here while it was traced */
+    bool is_numbered;     /* the two numbers below are known: this rank has called here while it was measured */
+    uint32_t times_number;
     uint32_t trace_number;
     uint64_t longest_bytes[TRIBUTARY_COLLECTIVES]; /* of a rank's contribution that is offloaded */
 } comm_record;

@@ -26,8 +26,8 @@ void trace_begin(void);
 /* Adds an operation that the core has run. */
 void trace_add(comm_record *record, const tributary_operation *operation, trace_span span);
 
-/* Adds an operation of the underlying MPI, to which this rank has contributed `len_bytes`. */
-void trace_add_passed(MPI_Comm comm, uint32_t collective, int root, uint64_t len_bytes,
+/* Adds an operation of the underlying MPI, to which this rank has contributed `len_bytes`, by the communicator's number. */
+void trace_add_passed(uint32_t number, uint32_t collective, int root, uint64_t len_bytes,
                       trace_span span);
 
 /* Gathers the records of all ranks of `comm`, whose rank 0 writes them, and ends recording. */

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use tributary_client::knobs;
-use tributary_client::report::{Report, WriteError, add_to_file};
+use tributary_client::report::{Report, Waits, WriteError, add_to_file};
 
 use crate::message;
 use crate::others;
@@ -83,10 +83,18 @@ pub unsafe extern "C" fn tributary_report_publish(
 
 fn add_up(mut texts: &[u8], lengths: &[usize]) -> Result<Report, PublishError> {
     let mut job = Report { run_id: knob(&knobs::RUN_ID), jobs: 1, ..Report::default() };
+    let mut waits = Waits::default();
     for length in lengths {
         let (text, rest) = texts.split_at(*length);
         texts = rest;
-        job.merge(&serde_json::from_slice(text).map_err(PublishError::Damaged)?);
+        let of_rank: Report = serde_json::from_slice(text).map_err(PublishError::Damaged)?;
+        if let Some(times) = &of_rank.times {
+            waits.add(&times.samples);
+        }
+        job.merge(&of_rank);
+    }
+    if let Some(times) = &mut job.times {
+        times.add_waits(&waits);
     }
     Ok(job)
 }

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use tributary_client::report::{PathTaken, TimeCells, Times};
+use tributary_client::report::{MembersId, PathTaken, TimeCells, Times};
 use tributary_client::{CollectiveKind, Settings, Switch};
 
 use crate::communicator::CCommunicator;
@@ -13,6 +13,8 @@ use crate::names::COperation;
 use crate::trace;
 
 static CELLS: TimeCells = TimeCells::new();
+/// `TRIBUTARY_TIMES_NONE`: the communicator has no number.
+const NONE: u32 = u32::MAX;
 /// When measuring began; empty if nobody wants times.
 static BEGAN_AT: Mutex<Option<Instant>> = Mutex::new(None);
 
@@ -46,6 +48,25 @@ pub extern "C" fn tributary_times_end() {
     CELLS.clear();
 }
 
+/// A communicator's number for the times of its operations.
+///
+/// # Safety
+/// `members` points to `count` ranks, valid during this call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tributary_times_communicator(members: *const u32, count: usize) -> u32 {
+    // SAFETY: the header asks for `count` ranks, valid during this call.
+    let members = unsafe { std::slice::from_raw_parts(members, count) };
+    CELLS.members(members).map_or(NONE, MembersId::number)
+}
+
+fn add(number: u32, (kind, path, len_bytes): (CollectiveKind, PathTaken, u64), duration_ns: u64) {
+    if number == NONE {
+        CELLS.add(kind, path, len_bytes, duration_ns);
+    } else {
+        CELLS.add_of(MembersId::from_number(number), (kind, path, len_bytes), duration_ns);
+    }
+}
+
 /// Adds the time of an operation that ran.
 ///
 /// # Safety
@@ -54,6 +75,7 @@ pub extern "C" fn tributary_times_end() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_count_time(
     communicator: *const CCommunicator,
+    number: u32,
     operation: *const COperation,
     duration_ns: u64,
 ) {
@@ -61,15 +83,20 @@ pub unsafe extern "C" fn tributary_count_time(
     // `operation` is valid during this call: the header's rule on pointers.
     let (communicator, operation) = unsafe { (&*communicator, &*operation) };
     if let Some(Done { kind, path, len_bytes }) = describe_done(communicator, operation) {
-        CELLS.add(kind, path, len_bytes, duration_ns);
+        add(number, (kind, path, len_bytes), duration_ns);
     }
 }
 
 /// Adds the time of an operation in the underlying MPI.
 #[unsafe(no_mangle)]
-pub extern "C" fn tributary_count_time_passed(collective: u32, len_bytes: u64, duration_ns: u64) {
+pub extern "C" fn tributary_count_time_passed(
+    number: u32,
+    collective: u32,
+    len_bytes: u64,
+    duration_ns: u64,
+) {
     if let Some(kind) = CollectiveKind::from_number(collective) {
-        CELLS.add(kind, PathTaken::PassedThrough, len_bytes, duration_ns);
+        add(number, (kind, PathTaken::PassedThrough, len_bytes), duration_ns);
     }
 }
 

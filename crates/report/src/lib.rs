@@ -12,6 +12,7 @@ pub mod output;
 mod path;
 mod time_cells;
 mod times;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,6 +29,7 @@ pub use path::{PathKind, PathTaken};
 pub use time_cells::TimeCells;
 pub use times::{Measured, Times};
 pub use tributary_algorithms::CollectiveKind;
+pub use waiting::{MembersId, Samples, Waits};
 
 /// The end-of-run report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,6 +8,7 @@ use tributary_algorithms::CollectiveKind;
 use super::histogram::{BUCKETS, bucket_of};
 use super::path::PathTaken;
 use super::times::{Measured, Times};
+use super::waiting::{MembersId, Sampler};
 
 /// Size classes: no bytes, and one for each power of two; the last also has all that is longer.
 const CLASSES: usize = 42;
@@ -94,6 +95,7 @@ type OfKind = [OfPath; PathTaken::ALL.len()];
 pub struct TimeCells {
     kinds: [OfKind; CollectiveKind::ALL.len()],
     not_measured: [AtomicU64; CollectiveKind::ALL.len()],
+    sampler: Sampler,
 }
 
 impl Default for TimeCells {
@@ -110,7 +112,27 @@ impl TimeCells {
             kinds: [const { [const { [const { OnceLock::new() }; CLASSES] }; PathTaken::ALL.len()] };
                 CollectiveKind::ALL.len()],
             not_measured: [const { AtomicU64::new(0) }; CollectiveKind::ALL.len()],
+            sampler: Sampler::new(),
         }
+    }
+
+    /// What names a communicator in [`Self::add_of`], by the ranks of its members in the world, in its order; none if there are
+    /// too many communicators.
+    #[must_use]
+    pub fn members(&self, ranks: &[u32]) -> Option<MembersId> {
+        self.sampler.members(ranks)
+    }
+
+    /// [Adds](Self::add) an operation of a communicator, some of which are kept to be compared between its ranks.
+    pub fn add_of(
+        &self,
+        members: MembersId,
+        (kind, path, len_bytes): (CollectiveKind, PathTaken, u64),
+        duration_ns: u64,
+    ) {
+        self.add(kind, path, len_bytes, duration_ns);
+        let cell = (kind, path, class_floor_bytes(class_of(len_bytes)));
+        self.sampler.add(members, cell, duration_ns);
     }
 
     /// Adds an operation that lasted for `duration_ns` at this rank, which contributed `len_bytes`.
@@ -134,12 +156,14 @@ impl TimeCells {
         for calls in &self.not_measured {
             calls.store(0, Ordering::Relaxed);
         }
+        self.sampler.clear();
     }
 
     /// What was added so far, as the times of one rank; its program has run for `program_ns`.
     #[must_use]
     pub fn times(&self, program_ns: u64) -> Times {
-        let mut times = Times { ranks: 1, program_ns, ..Times::default() };
+        let samples = self.sampler.samples();
+        let mut times = Times { ranks: 1, program_ns, samples, ..Times::default() };
         for kind in CollectiveKind::ALL {
             let calls = self.not_measured[kind as usize].load(Ordering::Relaxed);
             if calls > 0 {

@@ -8,6 +8,7 @@ use tributary_algorithms::CollectiveKind;
 
 use super::histogram::{Bounds, Histogram};
 use super::path::PathTaken;
+use super::waiting::{Samples, Waits};
 
 /// Time inside blocking collectives, summed over all ranks.
 ///
@@ -24,6 +25,9 @@ pub struct Times {
     pub not_measured: BTreeMap<CollectiveKind, u64>,
     /// Each collective on each path, by the shortest contribution of its size class.
     pub collectives: BTreeMap<CollectiveKind, BTreeMap<PathTaken, BTreeMap<u64, Measured>>>,
+    /// What one rank kept to be compared with others; nothing in the times of a job.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<Samples>,
 }
 
 /// The operations of one collective, path and size class.
@@ -39,6 +43,17 @@ pub struct Measured {
     pub max_ns: u64,
     /// How many lasted how long.
     pub durations: Histogram,
+    /// Time inside those that were compared between all their ranks, in nanoseconds: a sample.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub compared_ns: u64,
+    /// What of it ranks waited for one that came later, in nanoseconds.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub waiting_ns: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(ns: &u64) -> bool {
+    *ns == 0
 }
 
 impl Measured {
@@ -53,6 +68,20 @@ impl Measured {
         self.total_ns += other.total_ns;
         self.max_ns = self.max_ns.max(other.max_ns);
         self.durations.merge(&other.durations);
+        self.compared_ns += other.compared_ns;
+        self.waiting_ns += other.waiting_ns;
+    }
+
+    /// The share of the time that ranks waited for one that came later, from 0 to 1; `None` if no operations were compared.
+    #[must_use]
+    pub fn waiting_share(&self) -> Option<f64> {
+        (self.compared_ns > 0).then(|| self.waiting_ns as f64 / self.compared_ns as f64)
+    }
+
+    /// Nanoseconds of an operation without waiting for ranks that come later, at a rank; `None` if no operations were compared.
+    #[must_use]
+    pub fn transfer_ns(&self) -> Option<f64> {
+        Some(self.mean_ns() * (1.0 - self.waiting_share()?))
     }
 
     /// Nanoseconds an operation, at a rank; 0 without operations.
@@ -69,7 +98,7 @@ impl Measured {
 }
 
 impl Times {
-    /// Adds the times of other ranks, or of another job.
+    /// Adds the times of other ranks, or of another job. Samples are not added: [`Waits`](super::Waits) compares them.
     pub fn merge(&mut self, other: &Self) {
         self.ranks += other.ranks;
         self.program_ns += other.program_ns;
@@ -80,6 +109,17 @@ impl Times {
             let paths = self.collectives.entry(kind).or_default();
             let sizes = paths.entry(path).or_default();
             sizes.entry(from_bytes).or_default().merge(measured);
+        }
+    }
+
+    /// Adds what ranks of this job waited for each other.
+    pub fn add_waits(&mut self, waits: &Waits) {
+        for ((kind, path, from_bytes), compared_ns, waiting_ns) in waits.compared() {
+            let sizes = self.collectives.get_mut(&kind).and_then(|paths| paths.get_mut(&path));
+            if let Some(measured) = sizes.and_then(|sizes| sizes.get_mut(&from_bytes)) {
+                measured.compared_ns += compared_ns;
+                measured.waiting_ns += waiting_ns;
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use super::overlap::Overlap;
 use super::plan::Plan;
 use super::timing::Summary;
 use crate::flags::{CollectiveFlag, PathFlag};
-use crate::tables;
+use tributary_views::tables;
 
 /// The times of one size on one path.
 #[derive(Clone, Debug)]

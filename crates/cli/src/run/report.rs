@@ -13,8 +13,8 @@ use tributary_client::report::{REPORT_BYTES_MAX, Report};
 
 use super::arguments::Arguments;
 use super::launchers::{self, Machine};
-use crate::report;
 use crate::texts;
+use tributary_views::report as views;
 
 /// A new folder for this user alone, whatever the process's mask says.
 pub(super) fn private_folder(base: &Path) -> io::Result<TempDir> {
@@ -65,7 +65,7 @@ impl Destination {
         match self.read(run_id)? {
             Some(report) => {
                 let shown = texts::printable_of(&report)?;
-                writeln!(out, "\n{}", report::text(&shown))?;
+                writeln!(out, "\n{}", views::text(&shown))?;
                 self.write_copy(&report)?;
             }
             None => writeln!(out, "\n{}", absence(arguments, status))?,

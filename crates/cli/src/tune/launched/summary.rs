@@ -7,7 +7,7 @@ use tributary_algorithms::network::NetworkPrices;
 use tributary_measuring::paths;
 use tributary_tuning::{MISS_MAX, Measurement, Site, Tuning};
 
-use crate::tables;
+use tributary_views::tables;
 
 /// Writes the fastest paths, the prices, and how to use the file.
 pub(super) fn write(tuning: &Tuning, file: &Path) -> io::Result<()> {

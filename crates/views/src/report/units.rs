@@ -1,6 +1,6 @@
 //! Sizes, durations and ratios as people read them.
 
-use tributary_client::report::Bounds;
+use tributary_report::Bounds;
 
 /// A size class, by its shortest contribution in bytes: `0 B`, `8-15 B`, `4-8 KiB`.
 pub(super) fn size(from_bytes: u64) -> String {
@@ -36,11 +36,14 @@ pub(super) fn seconds(ns: f64) -> String {
     format!("{:.6}", ns / 1e9)
 }
 
-/// The bounds of a quantile in microseconds; a dash if there is none.
-pub(super) fn bounds_us(bounds: Option<Bounds>) -> String {
-    bounds.map_or("-".to_owned(), |Bounds { from_ns, to_ns }| {
-        format!("{}-{}", us(from_ns as f64), us(to_ns as f64))
-    })
+/// The middle of a quantile's bucket in microseconds; a dash if there is none.
+pub(super) fn middle_us(bounds: Option<Bounds>) -> String {
+    bounds.map_or_else(|| "-".to_owned(), |bounds| us(bounds.middle_ns()))
+}
+
+/// A share of 1.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.0}%", 100.0 * share)
 }
 
 #[cfg(test)]
@@ -70,8 +73,9 @@ mod tests {
         assert_eq!(us(1_280.0), "1.28");
         assert_eq!(us(81_920.0), "81.9");
         assert_eq!(us(1_234_567.0), "1235");
-        assert_eq!(bounds_us(Some(Bounds { from_ns: 640, to_ns: 768 })), "0.640-0.768");
-        assert_eq!(bounds_us(None), "-");
+        assert_eq!(middle_us(Some(Bounds { from_ns: 640, to_ns: 768 })), "0.704");
+        assert_eq!(middle_us(None), "-");
+        assert_eq!(percent(0.346), "35%");
         assert_eq!(seconds(1_500_000.0), "0.001500");
     }
 }

@@ -1,10 +1,11 @@
 //! A report for machines: its own fields, with derived figures beside the times.
 
 use serde_json::{Value, json};
-use tributary_client::report::{Bounds, Compared, Measured, Report, Times, compare};
+use tributary_report::{Bounds, Compared, Measured, Report, Times, compare};
 
 /// The report's counts; its times as rows; and the comparison, if there is a baseline.
-pub(super) fn json(report: &Report, baseline: Option<&Report>) -> Value {
+#[must_use]
+pub fn json(report: &Report, baseline: Option<&Report>) -> Value {
     let mut whole = serde_json::to_value(report).unwrap_or_default();
     whole["times"] = report.times.as_ref().map_or(Value::Null, times);
     if let Some(baseline) = baseline {
@@ -43,7 +44,7 @@ fn times(times: &Times) -> Value {
 }
 
 fn figures(measured: &Measured) -> Value {
-    let Measured { calls, total_ns, min_ns, max_ns, durations } = measured;
+    let Measured { calls, total_ns, min_ns, max_ns, durations, compared_ns, waiting_ns } = measured;
     json!({
         "calls": calls,
         "total_ns": total_ns,
@@ -53,6 +54,9 @@ fn figures(measured: &Measured) -> Value {
         "p50_ns": pair(measured.quantile(0.5)),
         "p99_ns": pair(measured.quantile(0.99)),
         "durations": durations,
+        "compared_ns": compared_ns,
+        "waiting_ns": waiting_ns,
+        "waiting_share": measured.waiting_share(),
     })
 }
 
@@ -83,8 +87,8 @@ fn comparison_row(row: &Compared) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tributary_client::CollectiveKind;
-    use tributary_client::report::{PathTaken, TimeCells};
+    use tributary_report::CollectiveKind;
+    use tributary_report::{PathTaken, TimeCells};
 
     fn report(path: PathTaken, duration_ns: u64) -> Report {
         let cells = TimeCells::new();

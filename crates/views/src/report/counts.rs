@@ -1,7 +1,7 @@
 //! The counts of a report as text: every communicator and collective, and the reasons.
 
-use tributary_client::CollectiveKind;
-use tributary_client::report::{CommunicatorReport, Counts, Report};
+use tributary_report::CollectiveKind;
+use tributary_report::{CommunicatorReport, Counts, Report};
 
 use crate::tables;
 
@@ -73,7 +73,7 @@ fn row(communicator: &CommunicatorReport, kind: CollectiveKind, counts: &Counts)
 
 #[cfg(test)]
 mod tests {
-    use tributary_client::report::{Failovers, OtherCalls};
+    use tributary_report::{Failovers, OtherCalls};
 
     use super::*;
 

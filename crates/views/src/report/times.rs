@@ -1,13 +1,26 @@
 //! The times of a report as text, and beside those of a baseline.
 
-use tributary_client::report::{Compared, Measured, Report, Times, compare};
+use tributary_report::{Compared, Measured, Report, Times, compare};
 
-use super::units::{bounds_us, digits, seconds, size, us};
+use super::units::{digits, middle_us, percent, seconds, size, us};
 use crate::tables;
+
+/// From which share of the time on a comparison tells of waiting.
+const WAITING_TOLD: f64 = 0.25;
 
 /// The share of the program's time, then every collective, path and size class.
 pub(super) fn text(times: &Times) -> String {
-    let header = ["collective", "path", "size", "calls", "total s", "mean us", "p50 us", "p99 us"];
+    let header = [
+        "collective",
+        "path",
+        "size",
+        "calls",
+        "total s",
+        "mean us",
+        "waiting",
+        "p50 us",
+        "p99 us",
+    ];
     let mut table = tables::plain(header);
     for (kind, path, from_bytes, measured) in times.rows() {
         table.add_row([
@@ -15,10 +28,11 @@ pub(super) fn text(times: &Times) -> String {
             path.name().to_owned(),
             size(from_bytes),
             measured.calls.to_string(),
-            seconds(measured.total_ns as f64),
+            digits(measured.total_ns as f64 / 1e9),
             us(measured.mean_ns()),
-            bounds_us(measured.quantile(0.5)),
-            bounds_us(measured.quantile(0.99)),
+            measured.waiting_share().map_or_else(|| "-".to_owned(), percent),
+            middle_us(measured.quantile(0.5)),
+            middle_us(measured.quantile(0.99)),
         ]);
     }
     tables::right(&mut table, 2..header.len());
@@ -32,7 +46,8 @@ pub(super) fn text(times: &Times) -> String {
 
 /// Every collective and size class beside the baseline, then what that makes in all. Both reports have
 /// times.
-pub(super) fn comparison(report: &Report, baseline: &Report) -> String {
+#[must_use]
+pub fn comparison(report: &Report, baseline: &Report) -> String {
     let (Some(ours), Some(theirs)) = (&report.times, &baseline.times) else { return String::new() };
     let rows = compare(ours, theirs);
     let mut lines = vec![
@@ -75,10 +90,8 @@ fn ratio(of: Option<f64>) -> String {
 
 /// Median and mean.
 fn two(measured: &Measured) -> [String; 2] {
-    let dash = || "-".to_owned();
-    let mean = if measured.calls == 0 { dash() } else { us(measured.mean_ns()) };
-    let median = measured.quantile(0.5);
-    [median.map_or_else(dash, |bounds| us(bounds.middle_ns())), mean]
+    let mean = if measured.calls == 0 { "-".to_owned() } else { us(measured.mean_ns()) };
+    [middle_us(measured.quantile(0.5)), mean]
 }
 
 /// Where mean and median tell different stories; what it makes in all; and a warning if the two reports are not of the same calls.
@@ -86,6 +99,7 @@ fn verdict(ours: &Times, baseline: &Times, rows: &[Compared]) -> Vec<String> {
     let (ours_ns, baseline_ns) = (ours.collectives_ns() as f64, baseline.collectives_ns() as f64);
     let mut lines: Vec<String> =
         rows.iter().filter(|row| row.mean_disagrees()).map(disagreement).collect();
+    lines.extend(rows.iter().filter_map(without_waiting));
     lines.push(format!(
         "blocking collectives in all: {} s, {} s in the baseline",
         seconds(ours_ns),
@@ -114,11 +128,30 @@ fn disagreement(row: &Compared) -> String {
     )
 }
 
+/// What is left of a call without waiting for ranks that come later, where that is much of either's time.
+fn without_waiting(row: &Compared) -> Option<String> {
+    let shares = [row.ours.waiting_share()?, row.baseline.waiting_share()?];
+    let [ours_ns, baseline_ns] = [row.ours.transfer_ns()?, row.baseline.transfer_ns()?];
+    (shares.into_iter().any(|share| share >= WAITING_TOLD)).then(|| {
+        format!(
+            "{} of {}: {} of the time is waiting for later ranks, {} in the baseline;\n  \
+             without it {} us and {} us, {} times as fast",
+            row.kind.name(),
+            size(row.from_bytes),
+            percent(shares[0]),
+            percent(shares[1]),
+            us(ours_ns),
+            us(baseline_ns),
+            ratio((ours_ns > 0.0).then(|| baseline_ns / ours_ns)),
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tributary_client::CollectiveKind::{Allreduce, Barrier};
-    use tributary_client::report::{PathTaken, TimeCells};
+    use tributary_report::CollectiveKind::{Allreduce, Barrier};
+    use tributary_report::{PathTaken, TimeCells};
 
     fn report(calls: u64, path: PathTaken, duration_ns: u64) -> Report {
         let cells = TimeCells::new();
@@ -129,20 +162,28 @@ mod tests {
         Report { times: Some(cells.times(1_000_000)), ..Report::default() }
     }
 
+    /// So many of a hundred nanoseconds that were compared are waiting.
+    fn set_waiting(report: &mut Report, path: PathTaken, waiting_ns: u64) {
+        let times = report.times.as_mut().unwrap();
+        let paths = times.collectives.get_mut(&Allreduce).unwrap();
+        let measured = paths.get_mut(&path).unwrap().get_mut(&4096).unwrap();
+        (measured.compared_ns, measured.waiting_ns) = (100, waiting_ns);
+    }
+
     fn words(line: &str) -> String {
         line.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn times_are_a_table() {
-        let report = report(10, PathTaken::InTree, 2_000);
+        let mut report = report(10, PathTaken::InTree, 2_000);
+        set_waiting(&mut report, PathTaken::InTree, 75);
         let text = text(report.times.as_ref().unwrap());
         let lines: Vec<String> = text.lines().map(words).collect();
         assert!(lines[0].ends_with("(2.0%), summed over 1 ranks"), "{}", lines[0]);
-        assert_eq!(lines[1], "collective path size calls total s mean us p50 us p99 us");
-        let row = "allreduce in_tree 4-8 KiB 10 0.000020 2.00 1.79-2.05 1.79-2.05";
-        assert_eq!(lines[2], row);
-        assert_eq!(lines[3], "barrier in_tree 0 B 1 0.000000 0.050 0.048-0.056 0.048-0.056");
+        assert_eq!(lines[1], "collective path size calls total s mean us waiting p50 us p99 us");
+        assert_eq!(lines[2], "allreduce in_tree 4-8 KiB 10 0.000 2.00 75% 1.92 1.92");
+        assert_eq!(lines[3], "barrier in_tree 0 B 1 0.000 0.050 - 0.052 0.052");
     }
 
     #[test]
@@ -156,6 +197,22 @@ mod tests {
         assert!(widest <= Some(80), "{text}");
         let other = comparison(&ours, &report(11, PathTaken::PassedThrough, 4_000));
         assert!(other.contains("different calls"), "{other}");
+    }
+
+    #[test]
+    fn a_comparison_tells_what_is_left_without_waiting() {
+        let (mut ours, mut plain) =
+            (report(10, PathTaken::InHost, 4_000), report(10, PathTaken::PassedThrough, 5_000));
+        set_waiting(&mut ours, PathTaken::InHost, 75);
+        assert!(!comparison(&ours, &plain).contains("waiting"), "one alone is no comparison");
+        set_waiting(&mut plain, PathTaken::PassedThrough, 60);
+        let text = comparison(&ours, &plain);
+        let told = "allreduce of 4-8 KiB: 75% of the time is waiting for later ranks, 60% in the baseline;\n  \
+                    without it 1.00 us and 2.00 us, 2.00 times as fast\n";
+        assert!(text.contains(told), "{text}");
+        set_waiting(&mut ours, PathTaken::InHost, 20);
+        set_waiting(&mut plain, PathTaken::PassedThrough, 24);
+        assert!(!comparison(&ours, &plain).contains("waiting"));
     }
 
     #[test]

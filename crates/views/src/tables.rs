@@ -3,7 +3,8 @@
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 
 /// A table without lines: a header, and columns two spaces apart.
-pub(crate) fn plain<const COLUMNS: usize>(header: [&str; COLUMNS]) -> Table {
+#[must_use]
+pub fn plain<const COLUMNS: usize>(header: [&str; COLUMNS]) -> Table {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::NOTHING);
     table.set_content_arrangement(ContentArrangement::Disabled);
@@ -15,7 +16,7 @@ pub(crate) fn plain<const COLUMNS: usize>(header: [&str; COLUMNS]) -> Table {
 }
 
 /// Aligns columns to the right, because they hold numbers.
-pub(crate) fn right(table: &mut Table, columns: std::ops::Range<usize>) {
+pub fn right(table: &mut Table, columns: std::ops::Range<usize>) {
     for index in columns {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -24,7 +25,8 @@ pub(crate) fn right(table: &mut Table, columns: std::ops::Range<usize>) {
 }
 
 /// The table as text, without trailing blanks.
-pub(crate) fn text(table: &Table) -> String {
+#[must_use]
+pub fn text(table: &Table) -> String {
     let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
     lines.join("\n")
 }

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tributary_charts::{Axis, Chart, DrawingError, Mark, Quantity, Scale, Series};
-use tributary_client::CollectiveKind;
-use tributary_client::report::{Measured, PathTaken, Times, compare};
+use tributary_report::CollectiveKind;
+use tributary_report::{Measured, PathTaken, Times, compare};
 
 use super::units::size;
 
@@ -20,7 +20,7 @@ const NAMES_MAX: usize = 12;
 type Sizes = BTreeMap<u64, Measured>;
 
 /// The drawing as SVG. `times` has at least one row.
-pub(super) fn svg(times: &Times, baseline: Option<&Times>) -> Result<String, DrawingError> {
+pub fn svg(times: &Times, baseline: Option<&Times>) -> Result<String, DrawingError> {
     let kinds: Vec<CollectiveKind> = times.collectives.keys().copied().collect();
     let panels: Result<Vec<String>, DrawingError> =
         kinds.into_iter().map(|kind| panel(kind, times, baseline)).collect();
@@ -149,7 +149,7 @@ fn extent(panel: &str) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tributary_client::report::TimeCells;
+    use tributary_report::TimeCells;
 
     fn times(path: PathTaken) -> Times {
         let cells = TimeCells::new();
