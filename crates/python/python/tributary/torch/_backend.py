@@ -1,9 +1,7 @@
 """The process group: how it is made, what torch asks it beside collectives, and how it ends."""
 
-import contextlib
 import datetime
 
-import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend
 
@@ -105,14 +103,6 @@ class TributaryBackend(LibraryCollectives, PairwiseCollectives, Backend):
     def _get_sequence_number_for_group(self):
         return self._sequence
 
-    @staticmethod
-    def _profiled(name, tensors):
-        """A range of torch's profiler, with the shapes of an operation's tensors."""
-        if not torch.autograd.profiler._is_profiler_enabled:
-            return NOT_PROFILED
-        flat = [part for tensor in tensors for part in (tensor if isinstance(tensor, list) else [tensor])]
-        return torch._C._profiler._RecordFunctionFast(f"tributary:{name}", flat, {})
-
     def monitored_barrier(self, opts, wait_all_ranks=False):
         """A barrier that tells which ranks did not come."""
         # No time at all is a limit here, as over Gloo.
@@ -159,6 +149,3 @@ class TributaryBackend(LibraryCollectives, PairwiseCollectives, Backend):
         _in_use.discard(self)
         if _world is self:
             _world = None
-
-
-NOT_PROFILED = contextlib.nullcontext()

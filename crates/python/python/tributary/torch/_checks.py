@@ -6,7 +6,7 @@ import torch
 def check(tensors):
     """Refuses what no collective can take."""
     for tensor in tensors:
-        if tensor.device.type != "cpu":
+        if not tensor.is_cpu:
             raise TypeError(f"a tensor is on {tensor.device}; the backend tributary takes those of the processor")
         if tensor.layout != torch.strided:
             raise TypeError(f"a tensor is {tensor.layout} (sparse); the backend tributary takes dense ones here")

@@ -2,6 +2,7 @@
 
 from ._checks import check, check_alike, check_pairs, check_ranks, check_root, check_types, one, one_list, split
 from ._collectives import nothing
+from ._profiling import profiled
 from ._tensors import InPlace, dense
 from ._transfers import Receive, Send
 from ._work import TributaryWork
@@ -112,7 +113,7 @@ class PairwiseCollectives:
         self._sequence += 1
         is_collective = opts is not None
         limit_s = self._limit_s(opts) if is_collective else limit_s
-        with self._profiled(name.split(" ")[0], [transfer.tensor for transfer in transfers]):
+        with profiled(name.split(" ")[0], [transfer.tensor for transfer in transfers]):
             batch = self._transfers.begin(name, transfers, limit_s, is_collective)
         return TributaryWork([batch], result, finish)
 

@@ -1,5 +1,7 @@
 """Tensors as the buffers of collectives: in place where they lie in one piece, else by way of a copy."""
 
+import functools
+
 import torch
 
 from .._tributary import TributaryError
@@ -28,12 +30,15 @@ class InPlace:
     """A tensor that is read, written, or both: itself where it is contiguous, else a copy."""
 
     def __init__(self, tensor):
-        self._tensor, self.dense = tensor, dense(tensor)
+        plain = tensor.detach()
+        # Where a copy goes back to.
+        self._origin = None if plain.is_contiguous() else plain
+        self.dense = plain if self._origin is None else plain.contiguous()
 
     def store(self):
         """Puts a result where it belongs."""
-        if self.dense.data_ptr() != self._tensor.data_ptr():
-            self._tensor.detach().copy_(self.dense)
+        if self._origin is not None:
+            self._origin.copy_(self.dense)
 
 
 class Joined:
@@ -76,12 +81,21 @@ OF_BOOL = {"SUM": "logical-or", "PRODUCT": "logical-and", "BAND": "logical-and",
            "BXOR": "logical-xor", "MIN": "min", "MAX": "max"}
 
 
-class Reduction:
-    """How elements combine, for one of torch's operators and one type."""
+def reduction_of(reduce_op, dtype, size):
+    """How elements combine, for one of torch's operators, one type, and a group of `size` ranks."""
+    # An enumeration member, or an object that has one. Its name takes longer to find than the reduction that is known.
+    return _reduction(getattr(reduce_op, "op", reduce_op), dtype, size)
 
-    def __init__(self, reduce_op, dtype, size):
-        # An enumeration member, or an object that has one.
-        name = getattr(reduce_op, "op", reduce_op).name
+
+@functools.lru_cache(maxsize=256)
+def _reduction(operator, dtype, size):
+    return Reduction(operator.name, dtype, size)
+
+
+class Reduction:
+    """How elements combine, for the name of one of torch's operators and one type."""
+
+    def __init__(self, name, dtype, size):
         names = OF_BOOL if dtype == torch.bool else NAMES
         if name not in names:
             raise TributaryError(f"ReduceOp.{name} of {dtype} is not supported by the backend tributary")
