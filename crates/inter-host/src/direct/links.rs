@@ -1,7 +1,7 @@
 //! This host's place among the others, and the operations that it carries.
 
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tributary_transport::Sent;
 use tributary_wire::frame::{Abort, AbortReason, Disagreement};
@@ -16,6 +16,9 @@ use super::running::{Running, Workspace};
 use super::schedules::Found;
 use crate::departures::{self, Leaving};
 use crate::operation::{InterHost, InterHostOperation};
+
+/// How long a host tries to say that it leaves.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Up to so many hosts, one that fails tells all others.
 const TOLD_HOSTS_MAX: u32 = 16;
@@ -275,7 +278,8 @@ impl InterHost for DirectLinks {
     fn leave(&mut self) {
         if self.failed.is_none() {
             self.peers.say_leave();
-            departures::keep(Box::new(LeftLinks { peers: self.peers.take() }));
+            let say_until = Instant::now() + LAST_WORDS_TIMEOUT;
+            departures::keep(Box::new(LeftLinks { peers: self.peers.take(), say_until }));
         }
     }
 }
@@ -284,13 +288,15 @@ impl InterHost for DirectLinks {
 /// that waits for something on its way may ask, and would take a link that has ended, or a call that is refused, for a death.
 struct LeftLinks {
     peers: Peers,
+    /// When a host to which there is no link yet, or that reads nothing, need not hear any more that this one has left.
+    say_until: Instant,
 }
 
 impl Leaving for LeftLinks {
     fn may_end(&mut self) -> bool {
         self.peers.accept();
-        // Every link is attended to, whether this one has said all or not.
-        let has_said_all = self.peers.flush() == Sent::Taken;
+        // Every link is attended to, whether this host has said all or not.
+        let has_said_all = self.peers.flush() == Sent::Taken || Instant::now() > self.say_until;
         self.peers.may_end() && has_said_all
     }
 
@@ -298,7 +304,7 @@ impl Leaving for LeftLinks {
         Box::new(self.peers.descriptors())
     }
 
-    /// The other hosts leave, too, and what says so brings the acknowledgement.
+    /// That an acknowledgement has come, nothing tells; but the other hosts leave, too, and say so.
     fn has_more_to_do(&self) -> bool {
         self.peers.has_unsaid()
     }

@@ -19,6 +19,9 @@ pub(crate) const VERSION: Version = Versions::SPOKEN.newest;
 /// Most frames thrown away of one link in one round of spreading the news.
 const DISCARDED_FRAMES_MAX: u32 = 64;
 
+/// Most frames that a host has sent, and another has not read when it leaves. What the kernel may hold of the shortest is less.
+const UNREAD_FRAMES_MAX: u32 = 1 << 20;
+
 /// Most questions read of one link in one round.
 const QUESTIONS_MAX: u32 = 16;
 
@@ -256,10 +259,13 @@ impl Peer {
         }
     }
 
-    /// Discards what has come. `true` once the link may end: the other host's kernel has all that was sent. Whatever that host
-    /// says to a link that has ended, a question for instance, makes the kernel here reset it, and take back the rest.
+    /// Discards what has come. `true` once the link may end: the other host has left, too, or its kernel has all that was sent.
+    /// Whatever that host says to a link that has ended, a question for instance, makes the kernel here reset it, and take back the
+    /// rest.
     pub(super) fn may_end(&mut self) -> bool {
-        self.link.as_mut().is_none_or(is_out)
+        let Some(link) = &mut self.link else { return true };
+        self.has_left |= discard_until_leave(link);
+        self.has_left || is_out(link)
     }
 
     /// Says in which call this host waits, over whatever leads there. Whether it could.
@@ -424,6 +430,20 @@ fn verdict_in(
 fn discard(link: &mut TcpLink) -> bool {
     let frames = (0..DISCARDED_FRAMES_MAX).take_while(|_| matches!(link.receive(), Ok(Some(_))));
     frames.count() > 0
+}
+
+/// Reads and forgets frames. Whether there will be none any more: the other host has left, or the link has ended.
+fn discard_until_leave(link: &mut TcpLink) -> bool {
+    for _ in 0..UNREAD_FRAMES_MAX {
+        match link.receive() {
+            Ok(Some(frame)) if frame.header.message == Message::Leave => return true,
+            Ok(Some(_)) => {}
+            Ok(None) => return false,
+            Err(_) => return true,
+        }
+    }
+    // No host has so much to say to one that it needs nothing of.
+    true
 }
 
 /// One round of getting out what `link` has taken, while input is discarded. `true` once the other end's kernel has it.
