@@ -1,5 +1,6 @@
 """The process group: how it is made, what torch asks it beside collectives, and how it ends."""
 
+import contextlib
 import datetime
 
 import torch.distributed as dist
