@@ -8,7 +8,6 @@ Everything is drawn from the seed, so a run can be repeated, except what the mac
 """
 
 import contextlib
-import json
 import os
 import pathlib
 import random

@@ -16,7 +16,6 @@ with that wait. So the table has two parts: all events, and those during whose s
 way, with how many were left out.
 """
 
-import argparse
 import dataclasses
 import json
 import os
