@@ -30,8 +30,6 @@ struct State {
     due: VecDeque<Py<PyAny>>,
     /// Threads that wait for a callback.
     idle: usize,
-    /// Threads that were asked for and have not looked for a callback yet.
-    starting: usize,
     /// Callbacks that have begun, and not ended.
     running: usize,
     /// The process of these threads: a child that a fork made has none of them.
@@ -48,14 +46,13 @@ pub(crate) fn call_beside(py: Python<'_>, callback: Py<PyAny>) {
 pub(crate) fn call_soon(callbacks: impl IntoIterator<Item = Py<PyAny>>) {
     let mut state = POOL.lock();
     state.due.extend(callbacks);
-    for _ in state.idle + state.starting..state.due.len() {
+    for _ in state.idle..state.due.len() {
         let thread = std::thread::Builder::new().name("tributary-callback".to_owned());
         if thread.spawn(serve).is_err() {
             // The system has no thread to give. This one is late then, but nothing is lost.
             drop(state);
             return run_all();
         }
-        state.starting += 1;
     }
     POOL.changed.notify_all();
 }
@@ -105,7 +102,6 @@ pub(crate) fn call(py: Python<'_>, callback: &Py<PyAny>) {
 
 fn serve() {
     let mut state = POOL.lock();
-    state.starting = state.starting.saturating_sub(1);
     loop {
         if let Some(callback) = state.due.pop_front() {
             state = POOL.run(state, callback);
@@ -149,7 +145,7 @@ impl Pool {
         if state.process != process {
             // After a fork. The parent calls what was due there.
             state.due.drain(..).for_each(std::mem::forget);
-            (state.idle, state.starting, state.running) = (0, 0, 0);
+            (state.idle, state.running) = (0, 0);
             state.process = process;
         }
         state
@@ -186,6 +182,6 @@ impl Pool {
 
 impl State {
     const fn new() -> Self {
-        Self { due: VecDeque::new(), idle: 0, starting: 0, running: 0, process: 0 }
+        Self { due: VecDeque::new(), idle: 0, running: 0, process: 0 }
     }
 }
