@@ -265,7 +265,7 @@ impl Peer {
     pub(super) fn may_end(&mut self) -> bool {
         let Some(link) = &mut self.link else { return true };
         self.has_left |= discard_until_leave(link);
-        self.has_left || is_out(link)
+        self.has_left || has_arrived(link)
     }
 
     /// Says in which call this host waits, over whatever leads there. Whether it could.
@@ -449,6 +449,11 @@ fn discard_until_leave(link: &mut TcpLink) -> bool {
 /// One round of getting out what `link` has taken, while input is discarded. `true` once the other end's kernel has it.
 fn is_out(link: &mut TcpLink) -> bool {
     discard(link);
+    has_arrived(link)
+}
+
+/// Gets out what `link` has taken. `true` once the other end's kernel has it.
+fn has_arrived(link: &mut TcpLink) -> bool {
     link.flush() != Ok(Sent::Full) && link.has_delivered()
 }
 
