@@ -31,6 +31,8 @@ pub use times::{Measured, Times};
 pub use tributary_algorithms::CollectiveKind;
 pub use waiting::{MembersId, Samples, Waits};
 
+use times::is_zero;
+
 /// The end-of-run report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
@@ -149,12 +151,6 @@ pub struct Counts {
 
 /// The width of a text for people.
 const COLUMNS: usize = 80;
-
-/// Whether a count is not worth a line.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
 
 impl Counts {
     fn add(&mut self, other: &Self) {

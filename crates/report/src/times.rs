@@ -51,9 +51,10 @@ pub struct Measured {
     pub waiting_ns: u64,
 }
 
+/// Whether a number is not worth a field.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_zero(ns: &u64) -> bool {
-    *ns == 0
+pub(super) fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Measured {
