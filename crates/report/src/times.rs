@@ -99,7 +99,7 @@ impl Measured {
 }
 
 impl Times {
-    /// Adds the times of other ranks, or of another job. Samples are not added: [`Waits`](super::Waits) compares them.
+    /// Adds the times of other ranks, or of another job. Samples are not added: [`Waits`] compares them.
     pub fn merge(&mut self, other: &Self) {
         self.ranks += other.ranks;
         self.program_ns += other.program_ns;
