@@ -95,6 +95,8 @@ struct Run {
     chunks: VecDeque<Part>,
     lengths: BTreeMap<OperationNumber, usize>,
     is_over: bool,
+    /// It has left, and nothing has told it yet that all have, or that the group failed.
+    awaits_end: bool,
     now: Time,
     reached: Reached,
 }
@@ -143,6 +145,7 @@ impl Run {
             chunks: VecDeque::new(),
             lengths: BTreeMap::new(),
             is_over: false,
+            awaits_end: false,
             now: Time(0),
             reached: Reached::default(),
         }
@@ -203,9 +206,12 @@ impl Run {
             }
             Step::Upward(which) => {
                 let message = if which % 2 == 0 { Message::Join } else { Message::Leave };
+                // A member that has left is told so when all have.
+                let ends = message == Message::Leave && self.awaits_end;
+                self.awaits_end &= !ends;
                 let refused = self.reached.refused;
                 self.take(Carrier::Link, message);
-                assert_eq!(self.reached.refused, refused + 1, "it only travels upward");
+                assert_eq!(self.reached.refused == refused, ends, "else it only travels upward");
             }
             Step::End(how) => self.end(how),
             Step::Poll => self.poll(),
@@ -214,10 +220,17 @@ impl Run {
 
     fn end(&mut self, how: u8) {
         match how {
-            0..3 => self.endpoint.leave(),
+            0..3 => {
+                self.endpoint.leave();
+                self.awaits_end |= !self.is_over;
+            }
             3..6 => self.endpoint.abort(AbortReason::MemberAborted),
-            6..9 => self.endpoint.handle_link_closed(),
+            6..9 => {
+                self.endpoint.handle_link_closed();
+                self.awaits_end = false;
+            }
             9..12 => {
+                self.awaits_end = false;
                 let abort = Abort { reason: AbortReason::Withdrawn, at_fault: EndpointId(0) };
                 self.take(Carrier::Link, Message::Abort(abort));
             }
@@ -400,7 +413,8 @@ impl Run {
                 Event::Joined
                 | Event::DatagramPeer(_)
                 | Event::Datagrams(_)
-                | Event::Multicast(_) => {}
+                | Event::Multicast(_)
+                | Event::AllHaveLeft => {}
                 Event::Completed(number) => {
                     assert!(self.lengths.remove(&number).is_some(), "completes once");
                     self.reached.completed += 1;

@@ -59,11 +59,13 @@ pub enum Bug {
     CopiesKept = 24,
     /// A leader asks for the stream lock before the ranks of its host have come.
     LockBeforeRanks = 25,
+    /// An aggregator tells its children that all members have left once those below it have.
+    EndToldEarly = 26,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::DoubleCount,
         Self::DoubleDatagram,
         Self::SharedLock,
@@ -89,6 +91,7 @@ impl Bug {
         Self::HostOverlooked,
         Self::CopiesKept,
         Self::LockBeforeRanks,
+        Self::EndToldEarly,
     ];
 }
 

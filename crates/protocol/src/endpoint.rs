@@ -133,8 +133,10 @@ pub struct Endpoint {
 enum State {
     Joining,
     Active,
-    /// Left in good order.
+    /// Left in good order. Others may need this member until all have left.
     Left,
+    /// All have left.
+    Over,
     Failed(Abort),
 }
 
@@ -167,6 +169,8 @@ pub enum Event {
     Completed(OperationNumber),
     /// The group failed. Operations that have not completed never will.
     Failed(Abort),
+    /// This member has left, and so have all others: nobody needs it any more.
+    AllHaveLeft,
     /// The aggregation node takes datagrams at this UDP port of the address that the link leads to.
     /// The driver delivers datagrams from there from now on.
     DatagramPeer(NonZeroU16),
@@ -256,7 +260,7 @@ impl Endpoint {
     fn check_start(&self) -> Result<(), StartError> {
         match self.state {
             State::Failed(abort) => return Err(StartError::Failed(abort)),
-            State::Left => return Err(StartError::Left),
+            State::Left | State::Over => return Err(StartError::Left),
             State::Joining | State::Active => {}
         }
         if self.operations.len() == self.config.operations_max {
@@ -270,7 +274,8 @@ impl Endpoint {
         self.operations.push_back(operation);
     }
 
-    /// Leaves the group, as the member's last action. Operations under way are given up.
+    /// Leaves the group, as the member's last action. Operations under way are given up. A driver that keeps the link hears
+    /// of the group's end: [`Event::AllHaveLeft`], or [`Event::Failed`] if it fails before.
     pub fn leave(&mut self) {
         if matches!(self.state, State::Joining | State::Active) {
             self.state = State::Left;
@@ -455,7 +460,7 @@ impl Endpoint {
     }
 
     fn fail(&mut self, abort: Abort) {
-        if matches!(self.state, State::Joining | State::Active) {
+        if matches!(self.state, State::Joining | State::Active | State::Left) {
             self.recovery.clear();
             self.state = State::Failed(abort);
             if let Some(streams) = &mut self.streams {

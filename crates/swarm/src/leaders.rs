@@ -299,8 +299,19 @@ impl World<'_> {
         }
     }
 
+    /// Whether a leader has completed its last operation.
+    pub(super) fn is_leader_done(&self, id: LeaderId) -> bool {
+        let communicator = &self.communicators[id.communicator as usize];
+        communicator.leaders[id.number as usize].completed >= communicator.operations()
+    }
+
     /// A leader can't go on, and tells the others.
     fn fail_leader(&mut self, id: LeaderId, abort: Abort) {
+        if self.is_leader_done(id) {
+            // It stayed for others, some of which are gone. Those that lack something have a reason to fail, or none.
+            self.tell_leaders(id, &Message::Failed(abort));
+            return self.end_leader(id, Ending::Left);
+        }
         let communicator = &self.communicators[id.communicator as usize];
         let (key, has_cause) = (communicator.key, communicator.has_cause);
         let told = words(abort);
@@ -332,7 +343,7 @@ impl World<'_> {
     /// A leader leaves: with its work done, or before.
     pub(super) fn leader_left(&mut self, id: LeaderId) {
         if self.leader(id).end.is_none() {
-            self.communicator(id).has_cause = true;
+            self.communicator(id).has_cause |= !self.is_leader_done(id);
             self.tell_leaders(id, &Message::Closed);
             self.end_leader(id, Ending::Left);
             // The exchange of outcomes that ends every step of setting a communicator up comes to nothing.

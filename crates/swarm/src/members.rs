@@ -104,6 +104,11 @@ impl World<'_> {
                 self.put_start(member);
             }
             Event::Failed(abort) => self.on_member_failed(member, abort),
+            Event::AllHaveLeft => {
+                if !self.member(member).is_over() {
+                    self.end_in_order(member);
+                }
+            }
             Event::Multicast(reachability) => {
                 let key = self.run_of(member).key;
                 let number = self.member(member).number;
@@ -127,14 +132,23 @@ impl World<'_> {
     }
 
     pub(super) fn leave(&mut self, member: u32) {
-        if !self.member(member).is_over() {
-            let entry = self.member(member);
-            entry.has_left = true;
-            entry.endpoint.leave();
-            self.restless_members.push(member);
-            if let Some(leader) = self.members[member as usize].leader {
-                self.leader_left(leader);
-            }
+        let entry = self.member(member);
+        if entry.is_over() {
+            return;
+        }
+        entry.endpoint.leave();
+        self.restless_members.push(member);
+        // A leader that is done stays in its tree until all have left: others may lack what it has.
+        let stays = self.members[member as usize].leader.is_some_and(|it| self.is_leader_done(it));
+        if !stays {
+            self.end_in_order(member);
+        }
+    }
+
+    fn end_in_order(&mut self, member: u32) {
+        self.member(member).has_left = true;
+        if let Some(leader) = self.members[member as usize].leader {
+            self.leader_left(leader);
         }
     }
 
@@ -188,7 +202,7 @@ impl World<'_> {
 
     fn on_member_failed(&mut self, member: u32, abort: Abort) {
         let entry = self.member(member);
-        if entry.is_cut_off {
+        if entry.is_cut_off || entry.has_left {
             return;
         }
         let (index, has_joined, asked_at) = (entry.number, entry.has_joined, entry.asked_at);

@@ -44,6 +44,7 @@ fn name(bug: Bug) -> &'static str {
         Bug::LockBeforeRanks => {
             "the stream lock is asked for before the ranks of the host have come"
         }
+        Bug::EndToldEarly => "members are told that all have left when those below their node have",
     }
 }
 
@@ -118,6 +119,20 @@ fn search(bug: Bug) -> String {
         Some((seed, violation)) => format!("seed {seed} finds {bug:?}: {violation}"),
         None => format!("the swarm is broken: it misses {bug:?}"),
     }
+}
+
+/// After a change of what machines draw or send, most rows of the page are to be written anew.
+#[test]
+#[ignore = "takes minutes; prints the page's table"]
+fn print_table() {
+    for bug in Bug::ALL {
+        plant(Some(bug));
+        let found = (0..SEEDS_MAX).find_map(|seed| Some((seed, find(bug, seed)?)));
+        let (seed, violation) = found.expect("a seed finds it");
+        let kind = kind(&violation).unwrap_or("what no bug leads to");
+        println!("| {} | {seed} | {kind} |", name(bug));
+    }
+    plant(None);
 }
 
 /// One test, because a bug is planted for the whole process.

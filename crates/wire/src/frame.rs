@@ -76,8 +76,8 @@ pub enum Message {
     Result(Part),
     /// Either way: the group has failed.
     Abort(Abort),
-    /// Up: the child has no more operations and gives up its place. Down, to the external receiver:
-    /// the group has ended, and every result for it was sent.
+    /// Up: the child has no more operations and gives up its place. Down: all members have left. Down, to the external
+    /// receiver: the group has ended, and every result for it was sent.
     Leave,
     /// Either way, over the link: where the sender takes this edge's datagrams (a UDP port of the
     /// address that the link ends at), or that it takes none.

@@ -90,7 +90,7 @@ impl Streamer {
         let _ = self.link.flush();
         while let Some(event) = self.endpoint.poll_event() {
             match event {
-                Event::Joined => {}
+                Event::Joined | Event::AllHaveLeft => {}
                 Event::Completed(_) => self.completed += 1,
                 Event::Failed(abort) => self.failed = Some(abort),
                 Event::DatagramPeer(_) | Event::Multicast(_) | Event::Datagrams(_) => {

@@ -49,6 +49,10 @@ impl Endpoint {
                 self.handle_stream_grant(operation)?;
             }
             (Message::Abort(abort), Carrier::Link) => self.fail(abort),
+            (Message::Leave, Carrier::Link) if self.state == State::Left => {
+                self.state = State::Over;
+                self.events.push_back(Event::AllHaveLeft);
+            }
             (Message::Datagrams(_), Carrier::Link) if !self.recovery.is_offered() => {}
             (Message::Datagrams(port), Carrier::Link) => {
                 let decided = self.recovery.on_answer(now, port);

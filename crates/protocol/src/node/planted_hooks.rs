@@ -70,6 +70,11 @@ pub(super) fn calls_nodes_members() -> bool {
     is_planted!(NodeCalledMember)
 }
 
+/// Whether members are taken to have left everywhere once those below have.
+pub(super) fn takes_part_for_whole() -> bool {
+    is_planted!(EndToldEarly)
+}
+
 /// Forgets the children of a group that has lost its parent, so that nothing tells them.
 pub(super) fn forget_children<'a>(
     ports: impl Iterator<Item = &'a mut Option<PortId>>,

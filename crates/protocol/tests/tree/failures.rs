@@ -280,3 +280,29 @@ fn a_failed_group_can_be_installed_again() {
     }
     world.assert_all_is_free(&BTreeSet::new());
 }
+
+#[test]
+fn members_that_have_left_are_told_of_a_lost_node_while_others_have_not() {
+    for seed in 0..SEEDS {
+        for lost in [0, 2, 3, 4] {
+            let scenario = busy(3);
+            let mut world = World::new(&scenario, Timing::orderly(seed));
+            world.members.iter_mut().for_each(|member| member.stays = true);
+            let last = members_below(&scenario, 4).start.0 as usize;
+            world.members[last].leaves = false;
+            world.run();
+            assert!(world.members.iter().all(|member| !member.knows_end));
+            assert_eq!(world.members.iter().filter(|member| member.has_left).count(), 8);
+            world.kill_node(lost);
+            world.run();
+            // A node all of whose members have left is missed by these alone.
+            let below = members_below(&scenario, 3);
+            for (member, index) in world.members.iter().zip(0..) {
+                let is_told = lost != 3 || below.contains(&EndpointId(index));
+                let reason = member.failed.map(|abort| abort.reason);
+                let expected = is_told.then_some(AbortReason::NodeLost);
+                assert_eq!(reason, expected, "member {index}, lost {lost}");
+            }
+        }
+    }
+}

@@ -216,3 +216,24 @@ fn a_member_that_is_done_may_leave_while_others_have_not_come() {
     assert_eq!(world.nodes[0].node.stats().groups_ended, 1);
     world.assert_all_is_free(&BTreeSet::new());
 }
+
+#[test]
+fn members_that_have_left_are_told_once_all_have() {
+    for seed in 0..SEEDS {
+        let fabric = vec![None, Some(0), Some(0), Some(2), Some(2)];
+        let mut scenario = Scenario::one_group(fabric, &[1, 2, 0, 2, 1], 3);
+        let sum = OperationPlan::allreduce(Operator::Sum, Datatype::F64, 60);
+        scenario.groups[0].script = vec![sum; 3];
+        let mut world = World::new(&scenario, Timing::orderly(seed));
+        world.members.iter_mut().for_each(|member| member.stays = true);
+        world.run_until(|world| {
+            let has_all_left = world.members.iter().all(|member| member.has_left);
+            let knows_some = world.members.iter().any(|member| member.knows_end);
+            assert!(has_all_left || !knows_some, "one that has not left may need any that has");
+            has_all_left && world.members.iter().all(|member| member.knows_end)
+        });
+        world.run();
+        assert!(world.members.iter().all(|member| member.is_done() && member.failed.is_none()));
+        world.assert_all_is_free(&BTreeSet::new());
+    }
+}

@@ -27,6 +27,10 @@ pub(crate) struct Member {
     /// Whether it leaves once its script is done.
     pub(crate) leaves: bool,
     pub(crate) has_left: bool,
+    /// Whether it keeps its link when it has left, until it hears that all have.
+    pub(crate) stays: bool,
+    /// It has heard so.
+    pub(crate) knows_end: bool,
     pub(crate) is_joined: bool,
     /// The last decision about datagrams.
     pub(crate) reachability: Option<Reachability>,
@@ -59,6 +63,8 @@ impl Member {
             pause: None,
             leaves: true,
             has_left: false,
+            stays: false,
+            knows_end: false,
             is_joined: false,
             reachability: None,
             is_subscribed: false,
@@ -133,8 +139,13 @@ impl Member {
                     self.results[running.operation] = Some(target);
                 }
                 Event::Failed(abort) => {
-                    assert!(self.failed.is_none(), "fails once");
-                    self.failed = Some(abort);
+                    assert!(self.failed.is_none() && !self.knows_end, "ends once");
+                    // A member that has left and stays for nobody has no use for it.
+                    self.failed = (!self.has_left || self.stays).then_some(abort);
+                }
+                Event::AllHaveLeft => {
+                    assert!(self.failed.is_none() && !self.knows_end, "ends once");
+                    self.knows_end = true;
                 }
             }
         }

@@ -567,7 +567,7 @@ impl World {
             self.put_start(member);
         }
         let state = &self.members[member];
-        let is_over = state.has_left || state.failed.is_some();
+        let is_over = state.has_left && !state.stays || state.knows_end || state.failed.is_some();
         if is_over && state.endpoint.is_drained() {
             self.close(link, LOWER);
         }

@@ -157,7 +157,8 @@ impl<D: Data> World<D> {
                 // The machine acts on it by itself.
                 EndpointEvent::DatagramPeer(_)
                 | EndpointEvent::Datagrams(_)
-                | EndpointEvent::Multicast(_) => {}
+                | EndpointEvent::Multicast(_)
+                | EndpointEvent::AllHaveLeft => {}
             }
         }
         self.drain_member(id, done_at);

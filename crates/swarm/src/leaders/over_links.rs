@@ -160,7 +160,11 @@ impl World<'_> {
         let communicator = &self.communicators[id.communicator as usize];
         let index = communicator.leaders[id.number as usize].completed;
         if index >= communicator.operations() {
-            return self.leader_left(id);
+            // In a settlement, others may lack what it has.
+            if !self.leader(id).is_settling() {
+                self.leader_left(id);
+            }
+            return;
         }
         let script = self.group_plan(communicator.job, communicator.group).script.len();
         if index > script + IDLE_OPERATIONS_MAX {

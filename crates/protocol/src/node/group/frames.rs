@@ -149,6 +149,7 @@ impl Group {
             // It answers a question, and has said so by coming.
             Message::Joined | Message::Probed(_) => {}
             Message::Abort(abort) => return Err(abort.into()),
+            Message::Leave => return self.handle_leave_down(),
             Message::Datagrams(theirs) => self.handle_answered_offer(out, now, theirs),
             Message::Ack { .. } | Message::Nack { .. } => {
                 return Err(FrameError::WrongCarrier.into());

@@ -79,7 +79,7 @@ impl Group {
             return Ok(Consequence::None);
         }
         entry.has_left = true;
-        // The child reads nothing more, so what is queued for it is dropped.
+        // The child lacks nothing, so what is queued for it is dropped.
         if let Some(port) = entry.port {
             out.outbox_mut(port).clear();
         }
@@ -92,10 +92,37 @@ impl Group {
             || self.stream.as_ref().is_some_and(|stream| stream.awaits(child));
         if is_awaited {
             Err(self.child(child).abort(AbortReason::MemberLost).into())
-        } else if usize::from(self.left_count) == self.children.len() {
-            Ok(Consequence::GroupEnds)
+        } else if self.has_everybody_left() {
+            Ok(self.pass_on_leave(out))
         } else {
             Ok(Consequence::None)
+        }
+    }
+
+    /// Whether all children have left.
+    fn has_everybody_left(&self) -> bool {
+        usize::from(self.left_count) == self.children.len()
+    }
+
+    /// All below have left. Members of other aggregators may not have: until the parent says so, a child that has left may
+    /// be needed, should the tree be lost.
+    fn pass_on_leave(&mut self, out: &mut Outputs) -> Consequence {
+        let to_parent = self.header_to_parent(Message::Leave);
+        let Some((port, header)) = to_parent else { return Consequence::GroupEnds };
+        let is_queued = out.transmit(port, header, None);
+        debug_assert!(is_queued, "the port has room for a few frames besides requests");
+        if planted_hooks::takes_part_for_whole() {
+            return Consequence::GroupEnds;
+        }
+        Consequence::None
+    }
+
+    /// The parent says that all members have left.
+    pub(super) fn handle_leave_down(&self) -> Result<Consequence, GroupError> {
+        if self.has_everybody_left() {
+            Ok(Consequence::GroupEnds)
+        } else {
+            Err(FrameError::WrongDirection.into())
         }
     }
 
@@ -184,11 +211,15 @@ impl Group {
         if let Some(external_receiver) = &self.external_receiver {
             external_receiver.announce_end(out, None);
         }
-        for port in self.children.iter().filter_map(|child| child.port) {
-            out.retire(port, None);
+        for (child, index) in self.children.iter().zip(0..) {
+            if let Some(port) = child.port {
+                let last_message = self.header_to_child(ChildIndex(index), Message::Leave);
+                out.retire(port, Some(last_message));
+            }
         }
-        if let Some((port, last_message)) = self.header_to_parent(Message::Leave) {
-            out.retire(port, Some(last_message));
+        // The parent was told when all below had left.
+        if let Some(parent) = &self.parent {
+            out.retire(parent.port, None);
         }
     }
 }
