@@ -1,4 +1,5 @@
-//! What this host has left, and other hosts may still need: links with something on its way, and replicated groups.
+//! What this host has left, and other hosts may still need: links with something on its way, replicated groups, and places in
+//! trees.
 //!
 //! A host that completes the last operation of a communicator may be the only one that has what another lacks, and what it has
 //! sent may not have arrived. It can't keep the program waiting until then: freeing a communicator waits for nobody. So links
@@ -27,6 +28,11 @@ pub(crate) trait Leaving: Send {
 
     /// Whether there is something to do though nothing comes.
     fn has_more_to_do(&self) -> bool;
+
+    /// How long a process that ends waits for it at most, however patient it is.
+    fn patience(&self) -> Duration {
+        Duration::MAX
+    }
 }
 
 /// Something that this host has left.
@@ -39,8 +45,23 @@ struct Departure {
 #[derive(Default)]
 struct Departures {
     made: u64,
-    /// By number. Each alarm owns the departure that attends to it.
-    open: HashMap<u64, Arc<Alarm>>,
+    /// By number.
+    open: HashMap<u64, Open>,
+}
+
+/// A departure that is not over.
+struct Open {
+    /// It owns the departure, which attends to it.
+    alarm: Arc<Alarm>,
+    /// How long a process that ends waits for it.
+    patience: Duration,
+}
+
+impl Departures {
+    /// Whether there are any for which a process waits that has waited for so long.
+    fn hold_process(&self, waited: Duration) -> bool {
+        self.open.values().any(|open| waited < open.patience)
+    }
 }
 
 /// The process that they belong to: a child that it forks has no thread for them, and perhaps a lock that nobody unlocks.
@@ -59,6 +80,7 @@ pub(crate) fn keep(mut left: Box<dyn Leaving>) {
     }
     // Without a thread nobody answers, and others find the links ended.
     let Ok(alarm) = Alarm::new() else { return };
+    let patience = left.patience();
     // An alarm of the communicator may have watched them so far.
     alarm.ignore(left.descriptors());
     let mut all = departures();
@@ -68,7 +90,7 @@ pub(crate) fn keep(mut left: Box<dyn Leaving>) {
     all.made += 1;
     alarm.attended_by(Box::new(Departure { number, left: Mutex::new(left) }));
     alarm.call();
-    all.open.insert(number, alarm);
+    all.open.insert(number, Open { alarm, patience });
 }
 
 /// Waits until no other host needs what this process has left, for `patience` at most.
@@ -76,12 +98,12 @@ pub fn wait_for_departures(patience: Duration) {
     if PROCESS.load(Ordering::Relaxed) != std::process::id() {
         return;
     }
-    let deadline = Instant::now() + patience;
+    let began = Instant::now();
     let [mut nap, nap_max] = NAPS;
     let mut all = departures();
     // What nobody has answered for so long ends with the process.
-    while !all.open.is_empty() && Instant::now() < deadline {
-        all.open.values().for_each(|alarm| alarm.call());
+    while all.hold_process(began.elapsed()) && began.elapsed() < patience {
+        all.open.values().for_each(|open| open.alarm.call());
         let are_open = |all: &mut Departures| !all.open.is_empty();
         let waited = HAS_ENDED.wait_timeout_while(all, nap, are_open);
         all = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -100,8 +122,8 @@ impl Attend for Departure {
             HAS_ENDED.notify_all();
             return false;
         }
-        if let Some(alarm) = all.open.get(&self.number) {
-            alarm.watch(left.descriptors().map(Watched::Input));
+        if let Some(open) = all.open.get(&self.number) {
+            open.alarm.watch(left.descriptors().map(Watched::Input));
         }
         left.has_more_to_do()
     }

@@ -4,18 +4,21 @@
 //! under way over direct links ([`settling`]), carry the next ones there ([`substitute`]), and go back to a
 //! tree when the manager grants one ([`rejoin`]). The engine, and the other ranks of a host, know nothing of
 //! it: an operation by this method takes longer meanwhile. Why no result is lost or doubled is argued at
-//! [`tributary_protocol::failover`].
+//! [`tributary_protocol::failover`]. A host that has left stays reachable for those that have not ([`leaving`]).
 //!
 //! A leader that finds the tree lost cuts itself off from it, so that its aggregator, if it lives, tells the others,
 //! and calls host 0 over direct links ([`DirectLinks::raise_alarm`]). Host 0 calls all others. A host whose
 //! program is not in the library is woken by the [`watch`](crate::watch) of its links.
 
 mod entering;
+mod leaving;
 mod pieces;
 mod rejoin;
 mod settling;
 mod substitute;
 mod terms;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,11 +28,13 @@ use tributary_report::Counters;
 use tributary_wire::frame::{Abort, AbortReason, Disagreement};
 use tributary_wire::{EndpointId, Epoch};
 
+use crate::departures;
 use crate::direct::DirectLinks;
 use crate::operation::{InterHost, InterHostOperation};
 use crate::tree::{TreeMember, suspects};
 use crate::watch::{Alarm, Watched};
 
+use leaving::LeftTree;
 pub use rejoin::Request;
 use rejoin::{AtBoundary, Boundary, Rejoin};
 use settling::{Remainder, Settling};
@@ -44,6 +49,28 @@ struct Fallback {
     alarm: Arc<Alarm>,
     /// Trees lost so far.
     lost: u32,
+}
+
+impl Fallback {
+    /// Whether other hosts want to settle the loss of the tree in which this one still is.
+    fn is_called(&mut self) -> Result<bool, Abort> {
+        self.links.is_called(Epoch(self.lost + 1))
+    }
+
+    /// Cuts `member` off from the tree, and begins to settle its loss.
+    fn begin_to_settle(&mut self, member: TreeMember) -> Result<Box<Settling>, Abort> {
+        self.alarm.ignore(self.links.descriptors());
+        self.alarm.attend_to();
+        self.alarm.call();
+        suspects::suspect_all();
+        self.lost += 1;
+        let mut settling = Box::new(Settling::new(member.cut_off(), self.terms.window_max()));
+        if self.links.me() != 0 {
+            self.links.raise_alarm(Epoch(self.lost));
+        }
+        settling.begin(&mut self.links)?;
+        Ok(settling)
+    }
 }
 
 /// The tree method of one leader.
@@ -231,7 +258,7 @@ impl FailoverTree {
         }
         fallback.alarm.attend_to();
         if let State::InTree(member) = &mut self.state {
-            let is_called = match fallback.links.is_called(Epoch(fallback.lost + 1)) {
+            let is_called = match fallback.is_called() {
                 Ok(is_called) => is_called,
                 Err(abort) => return Err(self.on_told_over_links(abort)),
             };
@@ -322,21 +349,12 @@ impl FailoverTree {
         else {
             unreachable!("only a tree that is there is lost, by who can go on without it")
         };
-        fallback.alarm.ignore(fallback.links.descriptors());
-        fallback.alarm.attend_to();
-        fallback.alarm.call();
-        suspects::suspect_all();
-        fallback.lost += 1;
-        let mut settling = Box::new(Settling::new(member.cut_off(), fallback.terms.window_max()));
-        if fallback.links.me() != 0 {
-            fallback.links.raise_alarm(Epoch(fallback.lost));
-        }
-        let begun = settling.begin(&mut fallback.links);
-        self.state = State::Settling(settling);
+        let settling = fallback.begin_to_settle(*member);
         if let Some(counters) = &self.counters {
             counters.count_tree_lost();
         }
-        begun.map_err(|abort| self.on_links_failed(abort))
+        self.state = State::Settling(settling.map_err(|abort| self.on_links_failed(abort))?);
+        Ok(())
     }
 
     /// Goes on with the settlement.
@@ -541,12 +559,23 @@ impl InterHost for FailoverTree {
     }
 
     fn leave(&mut self) {
-        if let State::InTree(member) = &mut self.state {
-            member.leave();
-        }
-        if let Some(fallback) = &mut self.fallback {
-            fallback.links.leave();
-        }
+        let state = std::mem::replace(&mut self.state, State::Gone);
+        let left = match (state, self.fallback.take()) {
+            (State::InTree(member), Some(fallback)) if member.may_be_needed() => {
+                LeftTree::in_tree(member, fallback)
+            }
+            (State::Settling(settling), Some(fallback)) if settling.has_no_operation() => {
+                LeftTree::settling(settling, fallback)
+            }
+            (state, fallback) => {
+                if let State::InTree(mut member) = state {
+                    member.leave();
+                }
+                fallback.into_iter().for_each(|mut fallback| fallback.links.leave());
+                return;
+            }
+        };
+        departures::keep(Box::new(left));
     }
 }
 

@@ -192,6 +192,43 @@ impl TreeMember {
         self.close_gracefully(GRACE_TIMEOUT);
     }
 
+    /// Whether other members may need this one when it has left: it has nothing under way, and what they may lack.
+    pub(crate) fn may_be_needed(&self) -> bool {
+        self.retained.is_some() && self.running.is_none() && !self.is_gone
+    }
+
+    /// Leaves the group, and stays for those that have not.
+    pub(crate) fn begin_to_leave(&mut self) {
+        self.endpoint.leave();
+        // The aggregator's link says the rest.
+        self.datagrams = None;
+        self.pump_fully();
+    }
+
+    /// One round of a member that has left. `true` once all have.
+    pub(crate) fn have_all_left(&mut self) -> Result<bool, Abort> {
+        self.pump_fully();
+        while let Some(event) = self.endpoint.poll_event() {
+            match event {
+                Event::AllHaveLeft => return Ok(true),
+                Event::Failed(abort) => return Err(abort),
+                _ => {}
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether the link has not taken all that this member has to say.
+    pub(crate) fn has_unsaid(&self) -> bool {
+        !self.endpoint.is_drained() || self.link.wants_write()
+    }
+
+    fn pump_fully(&mut self) {
+        self.round = Round::Full;
+        self.link_due_in = 0;
+        self.pump();
+    }
+
     /// What an operation asks of this member's endpoint.
     fn spec(&self, operation: &InterHostOperation) -> OperationSpec {
         let &InterHostOperation { collective, datatype, elements, .. } = operation;
@@ -357,7 +394,10 @@ impl InterHost for TreeMember {
                 }
                 Event::Failed(abort) => return Err(abort),
                 Event::Datagrams(reachability) => self.on_reachability(reachability),
-                Event::Joined | Event::DatagramPeer(_) | Event::Multicast(_) => {}
+                Event::Joined
+                | Event::DatagramPeer(_)
+                | Event::Multicast(_)
+                | Event::AllHaveLeft => {}
             }
         }
         Ok(false)

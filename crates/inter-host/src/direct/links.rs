@@ -88,6 +88,16 @@ impl DirectLinks {
         self.running.is_some()
     }
 
+    /// Gets out what links have taken, and the kernel had no room for. Full while some of it is left.
+    pub(crate) fn flush(&mut self) -> Sent {
+        self.peers.flush()
+    }
+
+    /// Whether something is left to be said.
+    pub(crate) fn has_unsaid(&self) -> bool {
+        self.peers.has_unsaid()
+    }
+
     /// Tells host 0 that loss number `epoch` of the tree has to be settled, which it may not know of. If it can't be reached,
     /// the operation that waits for its call finds that out.
     pub fn raise_alarm(&mut self, epoch: Epoch) {

@@ -62,6 +62,11 @@ impl Settling {
         Self { here, settler, phase: Phase::Next, exchanged, scratch }
     }
 
+    /// Whether no operation was under way here.
+    pub(super) fn has_no_operation(&self) -> bool {
+        self.here.running.is_none()
+    }
+
     /// Speaks to the others for the first time.
     pub(super) fn begin(&mut self, links: &mut DirectLinks) -> Result<(), Abort> {
         let first = self.settler.poll_task();
