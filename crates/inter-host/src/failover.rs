@@ -11,6 +11,7 @@
 //! program is not in the library is woken by the [`watch`](crate::watch) of its links.
 
 mod entering;
+mod fallback;
 mod leaving;
 mod pieces;
 mod rejoin;
@@ -25,53 +26,22 @@ use std::time::Duration;
 
 pub use tributary_protocol::failover::is_tree_lost;
 use tributary_report::Counters;
+use tributary_wire::EndpointId;
 use tributary_wire::frame::{Abort, AbortReason, Disagreement};
-use tributary_wire::{EndpointId, Epoch};
 
 use crate::departures;
 use crate::direct::DirectLinks;
 use crate::operation::{InterHost, InterHostOperation};
-use crate::tree::{TreeMember, suspects};
+use crate::tree::TreeMember;
 use crate::watch::{Alarm, Watched};
 
+use fallback::Fallback;
 use leaving::LeftTree;
 pub use rejoin::Request;
 use rejoin::{AtBoundary, Boundary, Rejoin};
 use settling::{Remainder, Settling};
 use substitute::Substitute;
 pub use terms::Terms;
-
-/// What is there for the case that the tree is lost.
-struct Fallback {
-    links: DirectLinks,
-    terms: Terms,
-    request: Request,
-    alarm: Arc<Alarm>,
-    /// Trees lost so far.
-    lost: u32,
-}
-
-impl Fallback {
-    /// Whether other hosts want to settle the loss of the tree in which this one still is.
-    fn is_called(&mut self) -> Result<bool, Abort> {
-        self.links.is_called(Epoch(self.lost + 1))
-    }
-
-    /// Cuts `member` off from the tree, and begins to settle its loss.
-    fn begin_to_settle(&mut self, member: TreeMember) -> Result<Box<Settling>, Abort> {
-        self.alarm.ignore(self.links.descriptors());
-        self.alarm.attend_to();
-        self.alarm.call();
-        suspects::suspect_all();
-        self.lost += 1;
-        let mut settling = Box::new(Settling::new(member.cut_off(), self.terms.window_max()));
-        if self.links.me() != 0 {
-            self.links.raise_alarm(Epoch(self.lost));
-        }
-        settling.begin(&mut self.links)?;
-        Ok(settling)
-    }
-}
 
 /// The tree method of one leader.
 pub struct FailoverTree {
@@ -140,7 +110,7 @@ impl FailoverTree {
     ) -> Self {
         member.retain_results();
         links.stand_by();
-        let fallback = Fallback { links, terms, request, alarm, lost: 0 };
+        let fallback = Fallback::new(links, terms, request, alarm);
         Self::begun(State::InTree(Box::new(member)), Some(fallback))
     }
 
@@ -154,7 +124,7 @@ impl FailoverTree {
         alarm: Arc<Alarm>,
     ) -> Self {
         let state = State::OverLinks(OverLinks::new(Rejoin::new(links.me(), &request)));
-        Self::begun(state, Some(Fallback { links, terms, request, alarm, lost: 0 }))
+        Self::begun(state, Some(Fallback::new(links, terms, request, alarm)))
     }
 
     /// Whether links carry what the next operation is.

@@ -8,8 +8,10 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use tributary_protocol::failover::is_tree_lost;
+
+use super::fallback::Fallback;
 use super::settling::Settling;
-use super::{Fallback, is_tree_lost};
 use crate::departures::Leaving;
 use crate::operation::InterHost as _;
 use crate::tree::TreeMember;

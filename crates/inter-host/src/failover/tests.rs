@@ -9,7 +9,7 @@ use tributary_algorithms::CollectiveKind;
 use tributary_transport::{Link as _, Listener as _, TcpAcceptor, TcpLink, TcpOptions};
 use tributary_wire::control::{EndpointGrant, GroupGrant, NodeAddress};
 use tributary_wire::frame::{Header, Message, Part, Versions};
-use tributary_wire::{Capability, ChildIndex, Datatype, GroupId, Operator};
+use tributary_wire::{Capability, ChildIndex, Datatype, Epoch, GroupId, Operator};
 
 use super::*;
 use crate::direct::{Identity, Listener};
@@ -193,13 +193,13 @@ fn run(ending: Ending) -> Vec<Result<u64, Abort>> {
 }
 
 #[test]
-fn who_has_left_supplies_the_last_result() {
+fn a_host_that_has_left_supplies_the_last_result() {
     for hosts in 1..(1 << HOSTS) - 1 {
         assert_eq!(run(Ending::DiesBehind(hosts)), [Ok(6); 3], "hosts {hosts:03b} had it");
     }
 }
 
 #[test]
-fn who_has_left_goes_once_all_have() {
+fn a_host_that_has_left_goes_once_all_have() {
     assert_eq!(run(Ending::InOrder), [Ok(6); 3]);
 }

@@ -295,7 +295,7 @@ fn members_that_have_left_are_told_of_a_lost_node_while_others_have_not() {
             assert_eq!(world.members.iter().filter(|member| member.has_left).count(), 8);
             world.kill_node(lost);
             world.run();
-            // A node all of whose members have left is missed by these alone.
+            // An aggregator all of whose members have left is missed by these alone.
             let below = members_below(&scenario, 3);
             for (member, index) in world.members.iter().zip(0..) {
                 let is_told = lost != 3 || below.contains(&EndpointId(index));
