@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use tributary_algorithms::CollectiveKind;
-use tributary_transport::{Link as _, Listener as _, TcpAcceptor, TcpLink, TcpOptions};
+use tributary_transport::{Link as _, Listener as _, Sent, TcpAcceptor, TcpLink, TcpOptions};
 use tributary_wire::control::{EndpointGrant, GroupGrant, NodeAddress};
 use tributary_wire::frame::{Header, Message, Part, Versions};
 use tributary_wire::{Capability, ChildIndex, Datatype, Epoch, GroupId, Operator};
@@ -66,7 +66,7 @@ struct Child {
 impl Child {
     fn say(&mut self, header: Header, message: Message, payload: &[u8]) {
         let header = Header { message, ..header };
-        self.link.send(&header.encode(), payload).expect("the member is there");
+        assert_eq!(self.link.send(&header.encode(), payload), Ok(Sent::Taken));
     }
 
     /// Says that all have left, and waits until the member has closed its link, which it keeps until then.
