@@ -255,7 +255,9 @@ impl World<'_> {
         let Some(member) = self.pick_member(pick) else { return false };
         let entry = &self.members[member as usize];
         let link = entry.link.expect("a picked member has a link");
-        if !self.links[link as usize].has_joined {
+        // A request again is none of an honest member's behind its leave.
+        let is_unheard_of = matches!(offence, Offence::Replay { .. }) && entry.has_said_leave;
+        if !self.links[link as usize].has_joined || is_unheard_of {
             return false;
         }
         let number = entry.number;

@@ -33,6 +33,8 @@ pub(super) struct Member {
     pub(super) has_joined: bool,
     /// Whether multicast to its group's address reaches it.
     pub(super) is_subscribed: bool,
+    /// It has said that it leaves. A leader that is done stays until all have.
+    pub(super) has_said_leave: bool,
     pub(super) has_left: bool,
     pub(super) failed: Option<Abort>,
     /// Its process is gone, or will never do anything.
@@ -73,6 +75,7 @@ impl Member {
             timer_at: None,
             has_joined: false,
             is_subscribed: false,
+            has_said_leave: false,
             has_left: false,
             failed: None,
             is_dead: false,

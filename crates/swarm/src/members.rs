@@ -137,6 +137,7 @@ impl World<'_> {
             return;
         }
         entry.endpoint.leave();
+        entry.has_said_leave = true;
         self.restless_members.push(member);
         // A leader that is done stays in its tree until all have left: others may lack what it has.
         let stays = self.members[member as usize].leader.is_some_and(|it| self.is_leader_done(it));
@@ -206,6 +207,8 @@ impl World<'_> {
             return;
         }
         let (index, has_joined, asked_at) = (entry.number, entry.has_joined, entry.asked_at);
+        // The manager hears from the root that all have left, and may be sooner with that than the parents in between.
+        let is_end = entry.has_said_leave && abort.reason == AbortReason::Withdrawn;
         entry.failed = Some(abort);
         let key = self.run_of(member).key;
         self.trace.note(self.now, Some(key), || format!("member {index} fails: {}", words(abort)));
@@ -220,16 +223,17 @@ impl World<'_> {
             AbortReason::NodeLost => !has_joined,
             _ => false,
         } && abort.at_fault.0 == index;
-        let is_explained = entry.explains(abort, index)
+        let is_explained = is_end
+            || entry.explains(abort, index)
             || is_own_word
             || (is_slow && abort.reason == AbortReason::Withdrawn && !entry.blames.is_empty());
-        let has_cause = !entry.blames.is_empty();
+        let has_cause = is_end || !entry.blames.is_empty();
         let (group, told) = (key.to_string(), words(abort));
         if !has_cause {
             self.report(Some(key), Violation::Unfounded { group, member: index, abort: told });
         } else if !is_explained {
             self.report(Some(key), Violation::Misnamed { group, member: index, abort: told });
-        } else if late_ns > TOLD_WITHIN_NS && !is_slow {
+        } else if late_ns > TOLD_WITHIN_NS && !is_slow && !is_end {
             self.report(Some(key), Violation::Late { group, member: index, late_ns });
         }
         if let Some(leader) = self.members[member as usize].leader {

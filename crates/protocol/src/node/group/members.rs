@@ -8,6 +8,7 @@ use tributary_wire::{Capability, ChildIndex};
 use super::external_receiver::ExternalReceiver;
 use super::slot::Phase;
 use super::{Consequence, Group, GroupError};
+use crate::Carrier;
 use crate::node::FrameError;
 use crate::node::outputs::{Event, Outputs};
 use crate::node::planted_hooks;
@@ -109,6 +110,9 @@ impl Group {
     fn pass_on_leave(&mut self, out: &mut Outputs) -> Consequence {
         let to_parent = self.header_to_parent(Message::Leave);
         let Some((port, header)) = to_parent else { return Consequence::GroupEnds };
+        // Members that had a result by multicast have left before it came here. Nobody below awaits it any more.
+        self.upward.clear();
+        out.outbox_mut(port).retain(|it| it.body.is_none() && it.carrier == Carrier::Link);
         let is_queued = out.transmit(port, header, None);
         debug_assert!(is_queued, "the port has room for a few frames besides requests");
         if planted_hooks::takes_part_for_whole() {
