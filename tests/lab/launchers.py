@@ -24,7 +24,7 @@ from lab import Lab
 from nothing_deployed import sockets
 from test import Failure, Tests, bounded, compile_program, parse_arguments, world_of
 
-HOSTS = ("h0", "h1", "h2", "h3")
+HOSTS = 4
 SAMPLE = "256"
 TOOLS = ("sshd", "ssh-keygen", "slurmctld", "slurmd", "srun")
 # Debian has daemons where a user's shell does not look.
@@ -88,34 +88,35 @@ def find(tool):
 class Cluster:
     """The daemons of launchers on the hosts of a lab, and commands that a user gives on its first host."""
 
-    def __init__(self, lab, folder):
+    def __init__(self, lab, hosts, folder):
         self.lab, self.folder, self.daemons = lab, folder, []
+        self.hosts = [f"h{host}" for host in range(hosts)]
         self.has_made_folder = False
         self.slurm_conf, self.agent = folder / "slurm.conf", folder / "ssh"
         for key in ("host_key", "user_key"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True)
-        nodes = "\n".join(f"NodeName={host} CPUs={os.cpu_count()} State=UNKNOWN" for host in HOSTS)
+        nodes = "\n".join(f"NodeName={host} CPUs={os.cpu_count()} State=UNKNOWN" for host in self.hosts)
         texts = {"sshd.conf": SSHD, "ssh.conf": SSH, "slurm.conf": SLURM, "cgroup.conf": CGROUP}
         for name, text in texts.items():
-            (folder / name).write_text(text.format(folder=folder, first=HOSTS[0], nodes=nodes), encoding="utf-8")
+            (folder / name).write_text(text.format(folder=folder, first=self.hosts[0], nodes=nodes), encoding="utf-8")
         self.agent.write_text(f'#!/bin/sh\nexec ssh -F {folder}/ssh.conf "$@"\n', encoding="utf-8")
         self.agent.chmod(0o700)
         (folder / "state").mkdir()
-        for hosts, name in ((HOSTS, "hosts"), (HOSTS[1:], "others")):
+        for hosts, name in ((self.hosts, "hosts"), (self.hosts[1:], "others")):
             (folder / name).write_text("".join(f"{host}\n" for host in hosts), encoding="utf-8")
 
     def start(self):
         if not SSHD_FOLDER.exists():
             SSHD_FOLDER.mkdir(mode=0o755)
             self.has_made_folder = True
-        self.daemon(HOSTS[0], find("slurmctld"), "-D", "-i", "-f", self.slurm_conf)
-        for host in HOSTS:
+        self.daemon(self.hosts[0], find("slurmctld"), "-D", "-i", "-f", self.slurm_conf)
+        for host in self.hosts:
             (self.folder / f"spool-{host}").mkdir()
             (self.folder / f"tmp-{host}").mkdir()
             self.daemon(host, find("sshd"), "-D", "-f", self.folder / "sshd.conf")
             self.daemon(host, find("slurmd"), "-D", "-N", host, "-f", self.slurm_conf)
-        is_ready = lambda: self.says(f"{len(HOSTS)} idle", "sinfo", "-h", "-o", "%D %T") and all(
-            self.says(host, self.agent, host, "hostname") for host in HOSTS)
+        is_ready = lambda: self.says(f"{len(self.hosts)} idle", "sinfo", "-h", "-o", "%D %T") and all(
+            self.says(host, self.agent, host, "hostname") for host in self.hosts)
         if not eventually(is_ready, 60):
             logs = [f"{log}:\n{log.read_text(errors='replace')[-2000:]}" for log in self.folder.glob("*.log")]
             raise Failure("the launchers' daemons are not ready\n" + "\n".join(logs))
@@ -140,11 +141,11 @@ class Cluster:
     def words(self, environment, *words):
         """A command in a user's environment on the first host."""
         variables = {**CLEAN, **AS_ROOT, "SLURM_CONF": self.slurm_conf, "TMPDIR": self.folder, **environment}
-        return self.lab.on(HOSTS[0], "env", "-i", *(f"{name}={value}" for name, value in variables.items()), *words)
+        return self.lab.on(self.hosts[0], "env", "-i", *(f"{name}={value}" for name, value in variables.items()), *words)
 
     def manager(self):
         """Where the lab's manager is, as the environment of its commands says."""
-        said = self.lab.output(HOSTS[0], "env")
+        said = self.lab.output(self.hosts[0], "env")
         wanted = ("TRIBUTARY_MANAGER=", "TRIBUTARY_TOKEN_FILE=")
         return dict(line.split("=", 1) for line in said.splitlines() if line.startswith(wanted))
 
@@ -165,8 +166,8 @@ def launchers(cluster, arguments):
         by_ssh["Open MPI 4 by ssh"] = ("debian-openmpi", lambda ranks, hosts: [
             DEBIAN_OPENMPI, "--mca", "plm_rsh_agent", cluster.agent, "-x", "HOME", "--hostfile", folder / hosts,
             "--map-by", "node", "--oversubscribe", "-n", ranks])
-    srun = lambda plugin: lambda ranks, _: ["srun", f"--mpi={plugin}", f"-N{len(HOSTS)}", f"-n{ranks}"]
-    salloc = ["salloc", "-Q", f"-N{len(HOSTS)}"]
+    srun = lambda plugin: lambda ranks, _: ["srun", f"--mpi={plugin}", f"-N{len(cluster.hosts)}", f"-n{ranks}"]
+    salloc = ["salloc", "-Q", f"-N{len(cluster.hosts)}"]
     by_slurm = {
         "srun --mpi=pmi2": ("mpich", srun("pmi2")),
         "srun --mpi=pmix": ("openmpi", srun("pmix")),
@@ -193,7 +194,7 @@ BESIDE = {
 def check_job(cluster, launcher, program, beside, arguments):
     """Results are right, all hosts take part, and operations go between them over links, or through a tree."""
     environment, options, path = BESIDE[beside](cluster)
-    ranks = len(HOSTS)
+    ranks = len(cluster.hosts)
     report = cluster.folder / "report.json"
     report.unlink(missing_ok=True)
     options = [*options, "--report", report]
@@ -203,7 +204,7 @@ def check_job(cluster, launcher, program, beside, arguments):
         raise Failure(f"exit code {code}\n{text}")
     counts = json.loads(report.read_text(encoding="utf-8"))
     world = world_of(counts)
-    if (world["ranks"], world["hosts"]) != (ranks, len(HOSTS)):
+    if (world["ranks"], world["hosts"]) != (ranks, len(cluster.hosts)):
         raise Failure(f"{world['ranks']} ranks on {world['hosts']} hosts\n{text}")
     other = "direct" if path == "in_tree" else "in_tree"
     if counts[path] == 0 or counts[other] != 0:
@@ -216,7 +217,7 @@ def check_from_elsewhere(cluster, launcher, program, arguments):
     own = f"mount -t tmpfs none {cluster.folder}/own && exec \"$@\""
     (cluster.folder / "own").mkdir(exist_ok=True)
     environment = {"TMPDIR": cluster.folder / "own"}
-    words = [arguments.tributary.resolve(), "run", "--", *launcher(3, "others"), *program]
+    words = [arguments.tributary.resolve(), "run", "--", *launcher(len(cluster.hosts) - 1, "others"), *program]
     words = cluster.words(environment, "unshare", "-m", "sh", "-c", own, "sh", *words)
     code, text = bounded(words, arguments.timeout)
     if code != 0 or " 0 failed" not in text:
@@ -233,7 +234,7 @@ def check_killed(cluster, launcher, mpi, arguments):
     before = sockets(cluster.lab.name, arguments)
     ends = cluster.folder / "ends"
     ends.unlink(missing_ok=True)
-    words = job_words(cluster, launcher, len(HOSTS), "hosts", [],
+    words = job_words(cluster, launcher, len(cluster.hosts), "hosts", [],
                       [program, "--seconds", 600, "--depth", 2, "--ends", ends], {}, arguments)
     said = (cluster.folder / "said").open("w+", encoding="utf-8")
     job = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
@@ -241,7 +242,7 @@ def check_killed(cluster, launcher, mpi, arguments):
         if not eventually(lambda: ends.exists() and ends.stat().st_size > 0, 60):
             raise Failure("no operation ran")
         running = processes_of(cluster, program)
-        if len(running) < len(HOSTS):
+        if len(running) < len(cluster.hosts):
             raise Failure(f"{len(running)} processes run")
         if not cluster.says("", "scancel", "--user=root"):
             raise Failure("scancel failed")
@@ -309,7 +310,7 @@ def debian_program(arguments):
 def main():
     # SIGTERM takes the lab down too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    arguments = parse_arguments()
+    arguments = parse_arguments([("--hosts", {"type": int, "default": HOSTS, "help": "of the lab (default %(default)s)"})])
     missing = [tool for tool in TOOLS if find(tool) is None]
     if missing or os.geteuid() != 0:
         why = f"{', '.join(missing)} not found (make launchers-tools)" if missing else "sshd and slurmd need root"
@@ -321,8 +322,8 @@ def main():
     tests = Tests(arguments)
     # The lab ends first, and what its daemons write with it.
     with tempfile.TemporaryDirectory(prefix="tributary-launchers-") as temporary, \
-            Lab(arguments.tributary, f"launch-{os.getpid()}", "--hosts", len(HOSTS), "--hosts-per-leaf", len(HOSTS)) as lab:
-        cluster = Cluster(lab, pathlib.Path(temporary))
+            Lab(arguments.tributary, f"launch-{os.getpid()}", "--hosts", arguments.hosts, "--hosts-per-leaf", arguments.hosts) as lab:
+        cluster = Cluster(lab, arguments.hosts, pathlib.Path(temporary))
         try:
             cluster.start()
             by_ssh, by_slurm = launchers(cluster, arguments)
