@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Runs MPI programs on hosts of a lab without a manager, under Open MPI and MPICH: jobs join their hosts themselves.
 
-Results are right and operations go between hosts over direct links, also of two jobs at once. A job that loses a rank, or
-all its processes at once, ends and leaves no process and no socket. Where a port is blocked or an address is wrong, one line
-says so and the job goes on over its MPI.
+Results are right and operations go between hosts over direct links, also of two jobs at once, of processes without any
+capability, and between hosts that have no address of IPv4. A job that loses a rank, or all its processes at once, ends and
+leaves no process and no socket. Where a port is blocked or an address is wrong, one line says so and the job goes on over its
+MPI.
 """
 
 import contextlib
@@ -42,6 +43,10 @@ FURTHER = {"IPv4": ("ip addr add 10.88.0.{}/24 dev eth0", "ip addr del 10.88.0.{
                     "10.88.0.0/16"),
            "IPv6": (f"echo 0 >{IPV6_OFF} && ip addr add fd88::{{}}/64 dev eth0 nodad", f"echo 1 >{IPV6_OFF}",
                     "ipv6")}
+# Hosts that have no other address than one of IPv6.
+IPV6_ALONE = f"echo 0 >{IPV6_OFF} && ip addr add fd88::{{}}/64 dev eth0 nodad && ip -4 addr flush dev eth0"
+# A rank of root's that may do nothing that other users may not.
+WITHOUT_CAPABILITIES = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
 OTHER_PORTS = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_PORT_LOW_RANGE": "20000",
                "FI_TCP_PORT_HIGH_RANGE": "20999"}
 NAMED = re.compile(r"^tributary: host h\d at [\d.]+ can't connect to host h1 at 10\.77\.2\.2, port \d+: .*"
@@ -308,6 +313,16 @@ def check_further_network(family, mpi, name, program, arguments):
     return f"{check_joined(counts, len(HOSTS))} direct"
 
 
+def check_ipv6_alone(mpi, name, program, arguments):
+    """Hosts without an address of IPv4. They keep none: this comes last on its lab."""
+    for number, host in enumerate(HOSTS, start=1):
+        must(on(name, host, arguments, "sh", "-c", IPV6_ALONE.format(number)))
+    counts, text = run_job("run", mpi, name, len(HOSTS), 1, program, arguments)
+    if "can't" in text:
+        raise Failure(f"something was told:\n{text}")
+    return f"{check_joined(counts, len(HOSTS))} direct"
+
+
 def check_wrong_address(mpi, name, program, arguments):
     """All hosts are said to have one and the same address."""
     return check_left_to_mpi(mpi, name, program, arguments, {"TRIBUTARY_HOST_ADDRESS": "10.77.2.1"},
@@ -326,6 +341,8 @@ def main():
                    lambda name, mpi=mpi, run=(way, per_host):
                       check_job(run[0], mpi, name, run[1], programs[mpi], arguments))
                   for way, per_host in zip(WAYS, (1, 2))]
+        cases.append((f"{mpi:8} without capabilities", lambda name, mpi=mpi:
+                      check_job("run", mpi, name, 1, [*WITHOUT_CAPABILITIES, *programs[mpi]], arguments)))
         cases.append((f"{mpi:8} two jobs at once", lambda name, mpi=mpi:
                       check_two_jobs(mpi, name, programs[mpi], arguments)))
         cases += [(f"{mpi:8} {how} killed", lambda name, mpi=mpi, how=how: check_killed(how, mpi, name, arguments))
@@ -348,6 +365,8 @@ def main():
                       check_misspelt(mpi, name, programs[mpi], arguments)))
         cases.append((f"{mpi:8} one address for all", lambda name, mpi=mpi:
                       check_wrong_address(mpi, name, programs[mpi], arguments)))
+    # MPICH's launcher listens at an address of IPv4 only.
+    cases.append(("openmpi  IPv6 alone", lambda name: check_ipv6_alone("openmpi", name, programs["openmpi"], arguments)))
     tests.on_lab(LAB, cases)
     print(f"{tests.failed} failed")
     return 1 if tests.failed else 0
