@@ -141,8 +141,7 @@ impl TreeMember {
 
     /// As [`InterHost::poll`], and surely with a poll of the link, whether an operation is under way or not.
     pub(crate) fn poll_link(&mut self) -> Result<bool, Abort> {
-        self.round = Round::Full;
-        self.link_due_in = 0;
+        self.make_link_due();
         self.poll()
     }
 
@@ -202,12 +201,14 @@ impl TreeMember {
         self.endpoint.leave();
         // The aggregator's link says the rest.
         self.datagrams = None;
-        self.pump_fully();
+        self.make_link_due();
+        self.pump();
     }
 
     /// One round of a member that has left. `true` once all have.
     pub(crate) fn have_all_left(&mut self) -> Result<bool, Abort> {
-        self.pump_fully();
+        self.make_link_due();
+        self.pump();
         while let Some(event) = self.endpoint.poll_event() {
             match event {
                 Event::AllHaveLeft => return Ok(true),
@@ -223,10 +224,10 @@ impl TreeMember {
         !self.endpoint.is_drained() || self.link.wants_write()
     }
 
-    fn pump_fully(&mut self) {
+    /// Has the next round poll the link.
+    fn make_link_due(&mut self) {
         self.round = Round::Full;
         self.link_due_in = 0;
-        self.pump();
     }
 
     /// What an operation asks of this member's endpoint.

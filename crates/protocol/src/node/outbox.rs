@@ -89,6 +89,11 @@ impl Outbox {
         self.retain(|queued| queued.body.is_none_or(|body| body.arena != arena));
     }
 
+    /// Drops datagrams, and frames with a payload.
+    pub(super) fn drop_data(&mut self) {
+        self.retain(|queued| queued.body.is_none() && queued.carrier == Carrier::Link);
+    }
+
     pub(super) fn retain(&mut self, keep: impl Fn(&Transmit) -> bool) {
         self.queue.retain(keep);
         self.datagrams = self.queue.iter().filter(|it| it.carrier != Carrier::Link).count();

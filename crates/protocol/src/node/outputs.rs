@@ -166,7 +166,7 @@ impl Outputs {
     pub(super) fn retire(&mut self, port: PortId, last_message: Option<Header>) {
         let entry = self.entry(port);
         entry.role = Role::Closing;
-        entry.outbox.retain(|queued| queued.body.is_none() && queued.carrier == Carrier::Link);
+        entry.outbox.drop_data();
         if let Some(header) = last_message {
             entry.outbox.push_last(header);
         }

@@ -8,7 +8,6 @@ use tributary_wire::{Capability, ChildIndex};
 use super::external_receiver::ExternalReceiver;
 use super::slot::Phase;
 use super::{Consequence, Group, GroupError};
-use crate::Carrier;
 use crate::node::FrameError;
 use crate::node::outputs::{Event, Outputs};
 use crate::node::planted_hooks;
@@ -112,7 +111,7 @@ impl Group {
         let Some((port, header)) = to_parent else { return Consequence::GroupEnds };
         // Members that had a result by multicast have left before it came here. Nobody below awaits it any more.
         self.upward.clear();
-        out.outbox_mut(port).retain(|it| it.body.is_none() && it.carrier == Carrier::Link);
+        out.outbox_mut(port).drop_data();
         let is_queued = out.transmit(port, header, None);
         debug_assert!(is_queued, "the port has room for a few frames besides requests");
         if planted_hooks::takes_part_for_whole() {
@@ -199,12 +198,7 @@ impl Group {
             external_receiver.announce_end(out, Some(abort));
         }
         let message = Message::Abort(abort);
-        for (index, child) in self.children.iter().enumerate() {
-            if let Some(port) = child.port {
-                let last_message = self.header_to_child(ChildIndex(index as u16), message);
-                out.retire(port, Some(last_message));
-            }
-        }
+        self.retire_children(out, message);
         if let Some((port, last_message)) = self.header_to_parent(message) {
             out.retire(port, Some(last_message));
         }
@@ -215,15 +209,20 @@ impl Group {
         if let Some(external_receiver) = &self.external_receiver {
             external_receiver.announce_end(out, None);
         }
-        for (child, index) in self.children.iter().zip(0..) {
-            if let Some(port) = child.port {
-                let last_message = self.header_to_child(ChildIndex(index), Message::Leave);
-                out.retire(port, Some(last_message));
-            }
-        }
+        self.retire_children(out, Message::Leave);
         // The parent was told when all below had left.
         if let Some(parent) = &self.parent {
             out.retire(parent.port, None);
+        }
+    }
+
+    /// Says `message` to the children that are still there, and closes their links.
+    fn retire_children(&self, out: &mut Outputs, message: Message) {
+        for (child, index) in self.children.iter().zip(0..) {
+            if let Some(port) = child.port {
+                let last_message = self.header_to_child(ChildIndex(index), message);
+                out.retire(port, Some(last_message));
+            }
         }
     }
 }
