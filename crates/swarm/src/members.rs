@@ -206,12 +206,24 @@ impl World<'_> {
         if entry.is_cut_off || entry.has_left {
             return;
         }
-        let (index, has_joined, asked_at) = (entry.number, entry.has_joined, entry.asked_at);
         // The manager hears from the root that all have left, and may be sooner with that than the parents in between.
         let is_end = entry.has_said_leave && abort.reason == AbortReason::Withdrawn;
         entry.failed = Some(abort);
-        let key = self.run_of(member).key;
+        let (index, key) = (entry.number, self.run_of(member).key);
         self.trace.note(self.now, Some(key), || format!("member {index} fails: {}", words(abort)));
+        if !is_end {
+            self.check_failure(member, abort);
+        }
+        if let Some(leader) = self.members[member as usize].leader {
+            self.leader_told(leader, member, abort);
+        }
+    }
+
+    /// Checks that what a member is told of its group's failure has a cause, names it, and comes in time.
+    fn check_failure(&mut self, member: u32, abort: Abort) {
+        let entry = self.member(member);
+        let (index, has_joined, asked_at) = (entry.number, entry.has_joined, entry.asked_at);
+        let key = self.run_of(member).key;
         let is_slow = self.scenario.is_slow();
         let entry = self.fault_record.entry(key);
         // A communicator may take a grant up long after it got it.
@@ -223,21 +235,17 @@ impl World<'_> {
             AbortReason::NodeLost => !has_joined,
             _ => false,
         } && abort.at_fault.0 == index;
-        let is_explained = is_end
-            || entry.explains(abort, index)
+        let is_explained = entry.explains(abort, index)
             || is_own_word
             || (is_slow && abort.reason == AbortReason::Withdrawn && !entry.blames.is_empty());
-        let has_cause = is_end || !entry.blames.is_empty();
+        let has_cause = !entry.blames.is_empty();
         let (group, told) = (key.to_string(), words(abort));
         if !has_cause {
             self.report(Some(key), Violation::Unfounded { group, member: index, abort: told });
         } else if !is_explained {
             self.report(Some(key), Violation::Misnamed { group, member: index, abort: told });
-        } else if late_ns > TOLD_WITHIN_NS && !is_slow && !is_end {
+        } else if late_ns > TOLD_WITHIN_NS && !is_slow {
             self.report(Some(key), Violation::Late { group, member: index, late_ns });
-        }
-        if let Some(leader) = self.members[member as usize].leader {
-            self.leader_told(leader, member, abort);
         }
     }
 

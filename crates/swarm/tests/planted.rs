@@ -112,10 +112,14 @@ fn find(bug: Bug, seed: u64) -> Option<Violation> {
     if is_fitting { outcome.violation } else { None }
 }
 
+/// The first seed that finds the bug, and as what.
+fn find_first(bug: Bug) -> Option<(u64, Violation)> {
+    (0..SEEDS_MAX).find_map(|seed| Some((seed, find(bug, seed)?)))
+}
+
 /// What to write into the page.
 fn search(bug: Bug) -> String {
-    let mut found = (0..SEEDS_MAX).filter_map(|seed| Some((seed, find(bug, seed)?)));
-    match found.next() {
+    match find_first(bug) {
         Some((seed, violation)) => format!("seed {seed} finds {bug:?}: {violation}"),
         None => format!("the swarm is broken: it misses {bug:?}"),
     }
@@ -127,8 +131,7 @@ fn search(bug: Bug) -> String {
 fn print_table() {
     for bug in Bug::ALL {
         plant(Some(bug));
-        let found = (0..SEEDS_MAX).find_map(|seed| Some((seed, find(bug, seed)?)));
-        let (seed, violation) = found.expect("a seed finds it");
+        let (seed, violation) = find_first(bug).expect("a seed finds it");
         let kind = kind(&violation).unwrap_or("what no bug leads to");
         println!("| {} | {seed} | {kind} |", name(bug));
     }

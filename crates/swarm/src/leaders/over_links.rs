@@ -157,15 +157,15 @@ impl World<'_> {
             let member = self.leader(id).member;
             return self.put_start(member);
         }
-        let communicator = &self.communicators[id.communicator as usize];
-        let index = communicator.leaders[id.number as usize].completed;
-        if index >= communicator.operations() {
+        if self.is_leader_done(id) {
             // In a settlement, others may lack what it has.
             if !self.leader(id).is_settling() {
                 self.leader_left(id);
             }
             return;
         }
+        let communicator = &self.communicators[id.communicator as usize];
+        let index = communicator.leaders[id.number as usize].completed;
         let script = self.group_plan(communicator.job, communicator.group).script.len();
         if index > script + IDLE_OPERATIONS_MAX {
             let key = communicator.key;
