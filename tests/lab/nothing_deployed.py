@@ -43,8 +43,6 @@ FURTHER = {"IPv4": ("ip addr add 10.88.0.{}/24 dev eth0", "ip addr del 10.88.0.{
                     "10.88.0.0/16"),
            "IPv6": (f"echo 0 >{IPV6_OFF} && ip addr add fd88::{{}}/64 dev eth0 nodad", f"echo 1 >{IPV6_OFF}",
                     "ipv6")}
-# Hosts that have no other address than one of IPv6.
-IPV6_ALONE = f"echo 0 >{IPV6_OFF} && ip addr add fd88::{{}}/64 dev eth0 nodad && ip -4 addr flush dev eth0"
 # A rank of root's that may do nothing that other users may not.
 WITHOUT_CAPABILITIES = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
 OTHER_PORTS = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_PORT_LOW_RANGE": "20000",
@@ -292,19 +290,23 @@ def check_blocked(verdict, mpi, name, program, arguments):
         return check_left_to_mpi(mpi, name, program, arguments, OTHER_PORTS, NAMED)
 
 
+def run_everywhere(script, name, arguments):
+    """Runs a script on every host, with the host's number in it."""
+    for number, host in enumerate(HOSTS, start=1):
+        must(on(name, host, arguments, "sh", "-c", script.format(number)))
+
+
 def check_further_network(family, mpi, name, program, arguments):
     """Hosts that are on two networks use the second where the first is blocked."""
     join, leave, interface = FURTHER[family]
-    everywhere = lambda script: [must(on(name, host, arguments, "sh", "-c", script.format(number)))
-                                 for number, host in enumerate(HOSTS, start=1)]
-    everywhere(join)
+    run_everywhere(join, name, arguments)
     try:
         with blocked(FIRST_NETWORK, "reject with tcp reset", name, arguments):
             counts, text = run_job("run", mpi, name, len(HOSTS), 1, program, arguments, OTHER_PORTS)
             named = {**OTHER_PORTS, "TRIBUTARY_INTERFACE": interface}
             named_counts, named_text = run_job("run", mpi, name, len(HOSTS), 1, program, arguments, named)
     finally:
-        everywhere(leave)
+        run_everywhere(leave, name, arguments)
     check_joined(named_counts, len(HOSTS))
     if "can't" in named_text:
         raise Failure(f"the blocked network was tried though another was named:\n{named_text}")
@@ -315,12 +317,9 @@ def check_further_network(family, mpi, name, program, arguments):
 
 def check_ipv6_alone(mpi, name, program, arguments):
     """Hosts without an address of IPv4. They keep none: this comes last on its lab."""
-    for number, host in enumerate(HOSTS, start=1):
-        must(on(name, host, arguments, "sh", "-c", IPV6_ALONE.format(number)))
-    counts, text = run_job("run", mpi, name, len(HOSTS), 1, program, arguments)
-    if "can't" in text:
-        raise Failure(f"something was told:\n{text}")
-    return f"{check_joined(counts, len(HOSTS))} direct"
+    join, _, _ = FURTHER["IPv6"]
+    run_everywhere(f"{join} && ip -4 addr flush dev eth0", name, arguments)
+    return check_job("run", mpi, name, 1, program, arguments)
 
 
 def check_wrong_address(mpi, name, program, arguments):
