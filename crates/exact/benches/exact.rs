@@ -3,18 +3,21 @@
 //! `cargo bench -p tributary-exact`. Contenders take turns; the median of each counts. `plain` is the loop that adds one value
 //! after the other, as C compiles it with -O3; `16 lanes` is the fastest loop, whose result depends on the number of lanes.
 
+use std::cell::RefCell;
 use std::hint::black_box;
 use std::io::{self, Write};
 use std::time::Instant;
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng;
-use tributary_exact::{Accumulator, Isa, Products, Window, exact_dot, exact_sum};
+use tributary_exact::{Accumulator, Isa, Layout, Products, Span, Window, exact_dot, exact_sum};
 
 const VALUES: usize = 10_000_000;
 const TURNS: usize = 15;
 const MERGES: usize = 1000;
 const LANES: usize = 16;
+/// Values of a vector that is written as lanes: so few that all stays in the second cache.
+const LAID_OUT: usize = 10_000;
 
 type Contender<'a> = (&'a str, Box<dyn Fn() + 'a>);
 
@@ -31,7 +34,31 @@ fn main() -> io::Result<()> {
         (0..VALUES).map(|_| f64::from_bits(random.next_u64() & !(1 << 62))).collect();
     sums("sum of 10^7 doubles of 1,024 exponents", &wide)?;
     dots(&left, &right, &left32, &right32)?;
-    merges(&mut random)
+    merges(&mut random)?;
+    vectors_as_lanes(&mut random)
+}
+
+/// Vectors of random values as lanes.
+fn vectors_as_lanes(random: &mut Pcg64Mcg) -> io::Result<()> {
+    // Exponents between the smallest and the largest value, so that 1, 2 and 3 lanes are taken.
+    for (lanes, exponents32, exponents64) in [(1, 20, 2), (2, 60, 40), (3, 130, 90)] {
+        let mut values = |exponents: u64| -> Vec<f64> {
+            let first = 1023 - exponents / 2;
+            let draw = || {
+                let draw = random.next_u64();
+                // A sign and a fraction of random bits, and a random exponent.
+                f64::from_bits(draw & !(0x7ff << 52) | (first + (draw >> 52) % exponents) << 52)
+            };
+            std::iter::repeat_with(draw).take(LAID_OUT).collect()
+        };
+        let singles: Vec<f32> = values(exponents32).into_iter().map(|value| value as f32).collect();
+        lanes_of(&format!("10^4 floats as {lanes} lanes"), lanes, &singles)?;
+        lanes_of(&format!("10^4 doubles as {lanes} lanes"), lanes, &values(exponents64))?;
+        let mut doubles = values(exponents64);
+        doubles[0] = -0.0;
+        lanes_of(&format!("10^4 doubles as {lanes} lanes, and counts"), lanes + 1, &doubles)?;
+    }
+    Ok(())
 }
 
 trait Plain: Copy + core::ops::Add<Output = Self> + core::ops::AddAssign + Default {}
@@ -99,6 +126,41 @@ where
     report(title, &contenders, VALUES)
 }
 
+/// A vector as lanes, for 64 ranks.
+fn lanes_of<T: Plain + tributary_exact::Element>(
+    title: &str,
+    lanes: usize,
+    values: &[T],
+) -> io::Result<()> {
+    let span = Span::of(values);
+    let layout = Layout::new::<T>(span, 64);
+    assert_eq!(layout.lanes_per_element(), lanes, "{span:?}");
+    let mut written = vec![0; lanes * values.len()];
+    layout.write(values, &mut written);
+    let written = RefCell::new(written);
+    let sums = RefCell::new(vec![T::default(); values.len()]);
+    let contenders: [Contender<'_>; 4] = [
+        ("copy", Box::new(|| sums.borrow_mut().copy_from_slice(black_box(values)))),
+        (
+            "span",
+            Box::new(|| {
+                black_box(Span::of(black_box(values)));
+            }),
+        ),
+        (
+            "write",
+            Box::new(|| layout.write(black_box(values), black_box(&mut written.borrow_mut()))),
+        ),
+        (
+            "read",
+            Box::new(|| {
+                layout.read(black_box(&written.borrow()), black_box(&mut sums.borrow_mut()))
+            }),
+        ),
+    ];
+    report(title, &contenders, values.len())
+}
+
 fn dots(left: &[f64], right: &[f64], left32: &[f32], right32: &[f32]) -> io::Result<()> {
     let plain = || left.iter().zip(right).fold(0.0, |sum, (&left, &right)| sum + left * right);
     let contenders: [Contender<'_>; 2] = [
@@ -144,7 +206,7 @@ fn merges(random: &mut Pcg64Mcg) -> io::Result<()> {
     };
     let (target, source) = (window(), window());
     assert_eq!((target.words().len(), source.words().len()), (4, 4));
-    let target = std::cell::RefCell::new(target);
+    let target = RefCell::new(target);
     let merge = || {
         let mut target = target.borrow_mut();
         for _ in 0..MERGES {

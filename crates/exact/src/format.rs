@@ -79,6 +79,11 @@ pub(crate) fn split<E: Element>(value: E) -> Parts {
     Parts { class, is_negative, significand, position: (field.max(1) - 1) as u32 }
 }
 
+/// One above the highest bit of the largest value, in units of the smallest subnormal.
+pub(crate) const fn bits_above_unit<E: Element>() -> u32 {
+    (1 << E::EXPONENT_BITS) - 3 + E::PRECISION
+}
+
 macro_rules! format {
     ($type:ty, $rounded:ty, $code:literal, $words:literal, $unit:expr) => {
         impl Format for $type {

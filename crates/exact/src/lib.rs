@@ -18,6 +18,12 @@
 //! ([`Overflow`]) and changes nothing. Inside it carries are deferred: [`Accumulator`] propagates them after 2^30 additions by itself,
 //! and a [`Window`] takes a word more.
 //!
+//! # Lanes
+//! A reduction of integers can add vectors exactly, element by element. The ranks agree on the [`Span`] of all their values, which
+//! takes one reduction to the maximum, and derive the same [`Layout`] from it: how many integers of 64 bits, the lanes, an
+//! element has. Each rank writes its vector as lanes, any sum of integers adds them, and each rank reads the rounded sums.
+//! Values within a narrow range of exponents take one or two lanes.
+//!
 //! # Arrays
 //! With the feature `std`, which finds out what the processor can do, [`exact_sum`] and [`exact_dot`] take long arrays. Without
 //! it the crate has no unsafe code.
@@ -37,9 +43,11 @@ mod class;
 mod encoding;
 mod format;
 mod integers;
+mod lanes;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 mod rounding;
+mod span;
 mod window;
 
 pub use accumulator::Accumulator;
@@ -51,4 +59,6 @@ pub use class::Class;
 pub use encoding::{DecodeError, HEADER_BYTES, VERSION, encoded_bytes_max};
 pub use format::{Element, Format, Products};
 pub use integers::integers_per_sum;
+pub use lanes::Layout;
+pub use span::Span;
 pub use window::{Overflow, Window};
