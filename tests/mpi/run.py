@@ -27,7 +27,7 @@ DEBIAN = {"debian-openmpi": "openmpi", "debian-mpich": "mpich"}
 # Not `further`: it also passes calls on whose results are wrong there (docs/mpi.md).
 DEBIAN_PROGRAMS = ("collectives", "waits", "persistent", "bcast_types", "passing", "lifecycle", "threads", "bits",
                    "operators", "started_operators", "sessions", "finalize", "bypass",
-                   "devices", "floats", "rounding", "pieces")
+                   "devices", "floats", "sums", "rounding", "pieces")
 # MPICH 4.0.2 by itself crashes in MPI_Reduce in place on long vectors otherwise.
 DEBIAN_SETTINGS = {"MPIR_CVAR_DEVICE_COLLECTIVES": "none", "SESSIONS": "whole"}
 # MPICH 4.0.2 by itself ends the program there: a communicator of its own making is null. Open MPI 4.1 has no
@@ -119,6 +119,11 @@ PROGRAMS = (
     Program("floats", ((1, 1, ()), (4, 1, ()), (4, 2, ()), (9, 3, ()))),
     Program("floats", ((4, 2, ()),), between="direct",
             settings=(("TRIBUTARY_BETWEEN_HOSTS", "direct"), ("TRIBUTARY_HOST_ADDRESS", "127.0.0.1"))),
+    Program("sums", ((1, 1, ()), (2, 1, ()), (4, 1, ()), (9, 1, ()), (4, 2, ()), (9, 3, ())), twice=True, passes_none=True,
+            settings=(("TRIBUTARY_SUMS", "exact"),)),
+    Program("sums", ((2, 2, ()), (9, 3, ())), between="direct", twice=True, passes_none=True,
+            settings=(("TRIBUTARY_SUMS", "exact"), ("TRIBUTARY_BETWEEN_HOSTS", "direct"),
+                      ("TRIBUTARY_HOST_ADDRESS", "127.0.0.1"))),
     *(Program("rounding", ((4, 1, ()), (4, 2, ())), settings=(("ROUNDS", who),), passes="round to nearest")
       for who in ("all", "last")),
     Program("intercommunicator", ((4, 1, ()), (4, 2, ())), reason="intercommunicator"),

@@ -134,6 +134,34 @@ def test_the_oracle_agrees_with_fsum_and_a_plain_sum_does_not():
     assert math.fsum(finite) != finite.sum()
 
 
+def reductions(rank, size, address):
+    with tributary.Communicator.connect(address, rank, size, sums="exact") as all_ranks:
+        part = all_ranks.split(rank % 2, label="half")
+        for kind, length in (("float64", 3), ("float32", 700), ("float64", 2000)):
+            vectors = [hostile(kind, max(length, 100), 10 * length + each)[:length] for each in range(size)]
+            real = [sum_of(column) for column in zip(*vectors)]
+            got = numpy.empty(length, kind)
+            all_ranks.allreduce(vectors[rank], got)
+            assert got.tolist() == [rounded(number, kind) for number in real]
+            # Of fewer ranks, nonblocking, and a sum that the vector before tells nothing of.
+            of_half = [sum_of(column) for column in zip(*vectors[rank % 2::2])]
+            part.iallreduce(vectors[rank], got).wait()
+            assert got.tolist() == [rounded(number, kind) for number in of_half]
+            ones = numpy.ones(length, kind)
+            all_ranks.allreduce(ones)
+            assert ones.tolist() == [size] * length
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_reductions_are_exact_where_that_is_asked_for(size):
+    ranks.run(reductions, size)
+
+
+def test_a_word_for_sums_that_there_is_not_is_refused():
+    with pytest.raises(ValueError, match='"ordered" or "exact", not "fast"'):
+        tributary.Communicator.connect(ranks.free_address(), 0, 1, sums="fast")
+
+
 def special_values(rank, size, address):
     with tributary.Communicator.connect(address, rank, size) as all_ranks:
         def total(*values):

@@ -14,11 +14,12 @@ use crate::operation::{CollectiveError, Operation};
 use crate::prepared::Prepared;
 use crate::progress_hook::ProgressHook;
 use crate::request::{Request, enlist};
-use crate::setup::{Ready, Unavailable, set_up};
+use crate::setup::{Ready, Unavailable, Wanted, set_up};
 use crate::shared::Shared;
 use tributary_inter_host::PairNumber;
 use tributary_report::{Counters, PathKind};
 use tributary_selection::{Choice, Path};
+use tributary_settings::Sums;
 
 /// A communicator at one rank.
 ///
@@ -43,8 +44,24 @@ impl Communicator {
         counters: &Arc<Counters>,
         progress_hook: ProgressHook,
     ) -> Result<Self, Unavailable> {
+        Self::create_with(context, bootstrap, counters, progress_hook, None)
+    }
+
+    /// The same; rank 0's word on how floats are added counts for this communicator, instead of its settings'.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_with(
+        context: &Arc<Context>,
+        bootstrap: &mut dyn Bootstrap,
+        counters: &Arc<Counters>,
+        progress_hook: ProgressHook,
+        sums: Option<Sums>,
+    ) -> Result<Self, Unavailable> {
+        let sums = sums.unwrap_or(context.settings.sums);
+        let wanted = Wanted { label: counters.label(), sums };
         let Ready { engine, notes, is_on_one_host } =
-            set_up(context, bootstrap, counters.label(), progress_hook)?;
+            set_up(context, bootstrap, wanted, progress_hook)?;
         counters.set_hosts(notes.hosts);
         counters.set_notes(notes.joining, notes.carriers, notes.memory);
         let mut engine = engine;

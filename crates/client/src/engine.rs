@@ -14,13 +14,14 @@ use crate::operation::{CollectiveError, Operation};
 use crate::placement::Placement;
 use crate::progress_hook::{ProgressHook, Verdict};
 use crate::request_state::RequestState;
+use exact::{ExactSum, ExactSums};
 use multi_leader::MultiLeader;
 use plan::{Plan, PlanContext, Stage, plan, shm_action};
 use prepared::PreparedOperation;
 use tributary_inter_host::watch::Alarm;
 use tributary_inter_host::{Adapter, DirectMethod, FailoverTree, Kernels, PairNumber};
 use tributary_report::{Counters, PathKind};
-use tributary_selection::{Choice, Path, Selection};
+use tributary_selection::{Choice, Path, Question, Selection};
 
 pub(crate) use gathered::Gathered;
 pub(crate) use methods::InterHostMethods;
@@ -29,6 +30,8 @@ pub(crate) use prepared::{PreparedExchange, PreparedNumber};
 
 mod blocks;
 mod combiners;
+mod exact;
+mod exact_steps;
 mod failures;
 mod gathered;
 mod late;
@@ -69,6 +72,8 @@ pub(crate) struct Engine {
     /// flag for the fast path, kept by [`Self::note_idle`].
     has_idle_host: bool,
     kernels: &'static Kernels,
+    /// What exact sums keep; none where sums are ordered.
+    exact_sums: Option<ExactSums>,
     progress_hook: ProgressHook,
     /// Nonblocking operations, oldest first; the first is the one that runs.
     queue: VecDeque<Queued>,
@@ -113,11 +118,19 @@ struct Current {
     /// How far the multi-leader stage has come, if it is one.
     multi_leader: MultiLeader,
     is_started: bool,
+    /// The exact sum of which the plan is a step, and the path of its sums.
+    exact_sum: Option<(ExactSum, Path)>,
 }
 
 impl Current {
     fn new(plan: Plan) -> Self {
-        Self { plan, next: 0, multi_leader: MultiLeader::default(), is_started: false }
+        Self {
+            plan,
+            next: 0,
+            multi_leader: MultiLeader::default(),
+            is_started: false,
+            exact_sum: None,
+        }
     }
 }
 
@@ -144,10 +157,13 @@ impl Engine {
             }
         }
         let is_one_host = host.is_some() && !placement.spans_hosts();
+        let sums_exactly = selection.sums_exactly();
+        let kernels = if sums_exactly { Kernels::without_float_sums() } else { Kernels::all() };
         Self {
             is_one_host,
             has_idle_host: is_one_host,
-            kernels: Kernels::all(),
+            kernels,
+            exact_sums: sums_exactly.then(ExactSums::default),
             progress_hook,
             label,
             placement,
@@ -218,12 +234,26 @@ impl Engine {
 
     /// The path that an operation takes.
     pub(crate) fn path(&mut self, operation: &Operation) -> Path {
-        self.selection.path(&operation.question())
+        let question = self.question(operation);
+        self.selection.path(&question)
     }
 
     /// The path that an operation takes, and why.
     pub(crate) fn choose(&mut self, operation: &Operation) -> Choice {
-        self.selection.choose(&operation.question())
+        let question = self.question(operation);
+        self.selection.choose(&question)
+    }
+
+    /// All that an operation's path depends on.
+    fn question(&self, operation: &Operation) -> Question {
+        match self.sums_exactly(operation) {
+            true => exact::carrier_of(operation).question(),
+            false => operation.question(),
+        }
+    }
+
+    fn sums_exactly(&self, operation: &Operation) -> bool {
+        self.exact_sums.is_some() && exact::concern(operation)
     }
 
     /// Counts a blocking operation that is about to run.
@@ -261,6 +291,9 @@ impl Engine {
 
     /// Makes an operation the current one.
     fn begin(&mut self, operation: &Operation, path: Path) {
+        if self.sums_exactly(operation) {
+            return self.begin_exact_sum(operation, path);
+        }
         let plan = self.plan(operation, path);
         // Inside a host of several, ranks that name different roots on other hosts do the same.
         let root = operation.collective.root().filter(|_| !self.is_one_host);
@@ -389,7 +422,7 @@ impl Engine {
     /// wanted.
     fn completes_without_polling(&mut self) -> bool {
         let Some(current) = &self.current else { return false };
-        let is_last = current.next + 1 == current.plan.len();
+        let is_last = current.next + 1 == current.plan.len() && current.exact_sum.is_none();
         match current.plan.get(current.next) {
             Some(Stage::InterHost { method, .. }) if self.queue.len() == 1 && is_last => {
                 let method = *method;

@@ -71,7 +71,8 @@ pub use tributary_report as report;
 pub use tributary_selection::{DirectPath, Path, explain};
 pub use tributary_settings::{
     BetweenHosts, ChannelChoice, FabricChoice, Fallback, Misspelt, NetworkChoice, Requirement,
-    SettingError, Settings, SharpFailure, Switch, TransportChoice, WaitChoice, knobs, misspelt,
+    SettingError, Settings, SharpFailure, Sums, Switch, TransportChoice, WaitChoice, knobs,
+    misspelt,
 };
 pub use tributary_shm_collectives::Combine;
 pub use tributary_transport::machine::name as machine_name;

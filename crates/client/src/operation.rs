@@ -127,6 +127,12 @@ pub enum CollectiveError {
         /// The communicator.
         label: String,
     },
+    /// Ranks sent something else than the exponents of their values, which an exact sum begins with.
+    #[error("an exact sum of {label} got no exponents: its ranks called different operations")]
+    NoExponents {
+        /// The communicator.
+        label: String,
+    },
     /// The caller asked for what MPI doesn't define.
     #[error("{} is not defined on {}", operator.name(), datatype.name())]
     NotDefined {

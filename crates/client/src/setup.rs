@@ -14,6 +14,7 @@ mod request;
 mod requirement;
 mod sockets;
 mod tree;
+mod wanted;
 
 use crate::bootstrap::Bootstrap;
 use crate::context::Context;
@@ -24,16 +25,18 @@ pub use agreement::Unavailable;
 use agreement::agree;
 pub(crate) use ready::{Notes, Ready};
 use tributary_selection::{Limits, Selection};
+use tributary_settings::{Settings, Sums};
+pub(crate) use wanted::Wanted;
 
 /// Sets a communicator up. Collective, and the outcome is the same on all ranks.
 pub(crate) fn set_up(
     context: &Context,
     bootstrap: &mut dyn Bootstrap,
-    label: &str,
+    wanted: Wanted<'_>,
     progress_hook: ProgressHook,
 ) -> Result<Ready, Unavailable> {
     let reserved = context.reserve();
-    let outcome = set_up_reserved(context, bootstrap, label, progress_hook, reserved);
+    let outcome = set_up_reserved(context, bootstrap, wanted, progress_hook, reserved);
     let outcome = requirement::check(context.settings.requirement, outcome);
     if outcome.is_err() && reserved {
         context.release();
@@ -44,7 +47,7 @@ pub(crate) fn set_up(
 fn set_up_reserved(
     context: &Context,
     bootstrap: &mut dyn Bootstrap,
-    label: &str,
+    wanted: Wanted<'_>,
     progress_hook: ProgressHook,
     reserved: bool,
 ) -> Result<Ready, Unavailable> {
@@ -58,14 +61,12 @@ fn set_up_reserved(
     let (placement, split) = sockets::place(context, bootstrap)?;
     let (host, memory) = memory::share_memory(context, bootstrap, &placement)?;
     let joined = if placement.spans_hosts() {
-        hosts::join(context, bootstrap, &placement, label)?
+        hosts::join(context, bootstrap, &placement, wanted)?
     } else {
-        let mut limits = Limits::on_one_host(&context.settings).to_bytes();
-        bootstrap.broadcast(0, &mut limits)?;
-        let limits = Limits::from_bytes(limits);
+        let selection = select_on_one_host(&context.settings, bootstrap, wanted.sums)?;
         hosts::Joined {
             methods: InterHostMethods::default(),
-            selection: Selection::on_one_host(limits),
+            selection,
             stream: None,
             carriers: None,
             refusal: None,
@@ -88,8 +89,22 @@ fn set_up_reserved(
         has_tree,
     };
     let is_on_one_host = !placement.spans_hosts();
-    let (label, policy) = (label.to_owned(), context.policy);
+    let (label, policy) = (wanted.label.to_owned(), context.policy);
     let late_after = context.settings.late_after;
     let parts = Parts { label, placement, host, methods, selection, stream, policy, late_after };
     Ok(Ready { engine: Engine::new(parts, progress_hook), notes, is_on_one_host })
+}
+
+/// What rank 0's settings say of a communicator of one host.
+fn select_on_one_host(
+    settings: &Settings,
+    bootstrap: &mut dyn Bootstrap,
+    sums: Sums,
+) -> Result<Selection, Unavailable> {
+    let mut terms = [0; Limits::BYTES + 1];
+    terms[..Limits::BYTES].copy_from_slice(&Limits::on_one_host(settings).to_bytes());
+    terms[Limits::BYTES] = u8::from(sums == Sums::Exact);
+    bootstrap.broadcast(0, &mut terms)?;
+    let [limits @ .., sums_exactly] = terms;
+    Ok(Selection::on_one_host(Limits::from_bytes(limits), sums_exactly != 0))
 }

@@ -48,6 +48,16 @@ impl Span {
         }
     }
 
+    /// The span with `bits` more at each end, as far as the format has them: exponents that the next values may use.
+    #[must_use]
+    pub fn widen<E: Element>(self, bits: u32) -> Self {
+        if self.end == 0 {
+            return self;
+        }
+        let end = self.end.saturating_add(bits).min(bits_above_unit::<E>());
+        Self { lowest: self.lowest.saturating_sub(bits), end, ..self }
+    }
+
     /// Whether a vector of this span may have every value that one of the other span may have.
     #[must_use]
     pub fn contains(self, other: Self) -> bool {

@@ -41,16 +41,24 @@ impl Kernels {
     /// The table, made at the first call.
     pub fn all() -> &'static Self {
         static TABLE: OnceLock<Kernels> = OnceLock::new();
-        TABLE.get_or_init(|| {
-            let mut table: Vec<_> = (0..PAIRS_MAX).map(|_| None).collect();
-            for operator in Operator::ALL {
-                for datatype in Datatype::ALL {
-                    let PairNumber(number) = PairNumber::new(operator, datatype);
-                    table[number as usize] = Adapter::new(operator, datatype);
-                }
+        TABLE.get_or_init(|| Self::of_pairs(|_, _| true))
+    }
+
+    /// The same without sums of floats, for communicators whose sums are exact: these add integers instead.
+    pub fn without_float_sums() -> &'static Self {
+        static TABLE: OnceLock<Kernels> = OnceLock::new();
+        TABLE.get_or_init(|| Self::of_pairs(|operator, datatype| !is_float_sum(operator, datatype)))
+    }
+
+    fn of_pairs(is_wanted: impl Fn(Operator, Datatype) -> bool) -> Self {
+        let mut table: Vec<_> = (0..PAIRS_MAX).map(|_| None).collect();
+        for operator in Operator::ALL {
+            for datatype in Datatype::ALL.into_iter().filter(|it| is_wanted(operator, *it)) {
+                let PairNumber(number) = PairNumber::new(operator, datatype);
+                table[number as usize] = Adapter::new(operator, datatype);
             }
-            Self(table)
-        })
+        }
+        Self(table)
     }
 
     /// The kernel for an operator on a datatype; none where MPI defines none.
@@ -65,6 +73,12 @@ impl Kernels {
     pub fn adapter(&self, pair: PairNumber) -> Option<&Adapter> {
         self.0.get(pair.0 as usize)?.as_ref()
     }
+}
+
+/// Whether this adds floats, or complex numbers.
+#[must_use]
+pub fn is_float_sum(operator: Operator, datatype: Datatype) -> bool {
+    operator == Operator::Sum && operator.applies_to(datatype) && !datatype.is_integer()
 }
 
 /// The kernel for an operator on a datatype; none where MPI defines none.

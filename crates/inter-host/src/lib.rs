@@ -24,6 +24,6 @@ pub use direct::{
 };
 pub use direct_method::{DirectMethod, ReplicatedGroups, goes_by_groups};
 pub use failover::FailoverTree;
-pub use kernels::{Adapter, Kernels, PairNumber, kernel};
+pub use kernels::{Adapter, Kernels, PairNumber, is_float_sum, kernel};
 pub use operation::{InterHost, InterHostOperation, needs_target, stream_part_bytes};
 pub use tree::{Approach, EnterError, TreeMember};

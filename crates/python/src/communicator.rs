@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use tributary_client::Context;
+use tributary_client::{Context, Sums};
 use tributary_rendezvous::Rendezvous;
 
 use crate::arguments::{Asked, seconds};
@@ -29,6 +29,8 @@ pub(crate) struct Communicator {
     pub(crate) size: u32,
     pub(crate) label: String,
     pub(crate) is_on_one_host: bool,
+    /// How floats are added; none if the settings say it.
+    pub(crate) sums: Option<Sums>,
     pub(crate) context: Arc<Context>,
     /// None once it is closed.
     pub(crate) lane: Mutex<Option<Arc<Lane>>>,
@@ -71,16 +73,27 @@ impl Communicator {
     }
 }
 
+/// How floats are added, by its word.
+fn sums_of(word: Option<&str>) -> PyResult<Option<Sums>> {
+    let parse = |word| {
+        Sums::parse(word).ok_or_else(|| {
+            PyValueError::new_err(format!("sums are \"ordered\" or \"exact\", not {word:?}"))
+        })
+    };
+    word.map(parse).transpose()
+}
+
 #[pymethods]
 impl Communicator {
     /// Meets the other ranks at `address` ("HOST:PORT"), at which rank 0 listens. Collective.
     ///
     /// Waits for `timeout` seconds at most in each exchange. `label` names the communicator in the report and
-    /// in errors. The address belongs on a network that the job's users trust.
+    /// in errors. The address belongs on a network that the job's users trust. `sums` says how reductions add floats,
+    /// "ordered" or "exact", as rank 0 passes it; by default TRIBUTARY_SUMS does, and in a part of a communicator that one's.
     ///
     /// Raises SetUpError, which says which ranks are missing.
     #[staticmethod]
-    #[pyo3(signature = (address, rank, size, *, timeout=60.0, label=None))]
+    #[pyo3(signature = (address, rank, size, *, timeout=60.0, label=None, sums=None))]
     fn connect(
         py: Python<'_>,
         address: &str,
@@ -88,13 +101,15 @@ impl Communicator {
         size: u32,
         timeout: f64,
         label: Option<&str>,
+        sums: Option<&str>,
     ) -> PyResult<Self> {
+        let sums = sums_of(sums)?;
         let timeout = seconds(timeout)?.max(Duration::from_millis(1));
         let label = label.unwrap_or("rendezvous");
         py.detach(|| {
             let mut met = Rendezvous::meet(address, rank, size, timeout)
                 .map_err(|error| error.to_string())?;
-            Self::create(&mut met, ContextOf::New { computes_beside: false }, label)
+            Self::create(&mut met, ContextOf::New { computes_beside: false }, label, sums)
         })
         .map_err(SetUpError::new_err)
     }
@@ -105,8 +120,9 @@ impl Communicator {
     /// others soon, unless TRIBUTARY_WAIT says how to wait. With a parent it is as there.
     ///
     /// Raises SetUpError, whose cause is what the object raised.
+    #[expect(clippy::too_many_arguments, reason = "Python passes them by name")]
     #[staticmethod]
-    #[pyo3(signature = (exchange, rank, size, *, label="exchange", parent=None, computes_beside=false))]
+    #[pyo3(signature = (exchange, rank, size, *, label="exchange", parent=None, computes_beside=false, sums=None))]
     fn from_exchange(
         py: Python<'_>,
         exchange: Py<PyAny>,
@@ -115,7 +131,9 @@ impl Communicator {
         label: &str,
         parent: Option<&Self>,
         computes_beside: bool,
+        sums: Option<&str>,
     ) -> PyResult<Self> {
+        let sums = sums_of(sums)?;
         if rank >= size {
             return Err(PyValueError::new_err(format!(
                 "rank {rank} of {size}: ranks are counted from 0"
@@ -125,7 +143,7 @@ impl Communicator {
             ContextOf::Parent(Arc::clone(&parent.context))
         });
         let mut exchange = Exchange::new(exchange, rank, size);
-        let created = py.detach(|| Self::create(&mut exchange, context, label));
+        let created = py.detach(|| Self::create(&mut exchange, context, label, sums));
         created.map_err(|problem| {
             let error = SetUpError::new_err(problem);
             error.set_cause(py, exchange.into_raised());
@@ -141,7 +159,7 @@ impl Communicator {
     ///
     /// Raises SetUpError.
     #[staticmethod]
-    #[pyo3(signature = (store, rank, size, *, prefix="tributary", label="store", parent=None))]
+    #[pyo3(signature = (store, rank, size, *, prefix="tributary", label="store", parent=None, sums=None))]
     fn from_store<'py>(
         store: Object<'_, 'py>,
         rank: u32,
@@ -149,29 +167,36 @@ impl Communicator {
         prefix: &str,
         label: &str,
         parent: Option<Py<Self>>,
+        sums: Option<&str>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let exchanges = store.py().import("tributary._exchanges")?;
-        exchanges.call_method1("from_store", (store, rank, size, prefix, label, parent))
+        exchanges.call_method1("from_store", (store, rank, size, prefix, label, parent, sums))
     }
 
     /// The ranks of a communicator of mpi4py. Collective. Raises SetUpError.
     #[staticmethod]
-    #[pyo3(signature = (communicator, *, label="mpi"))]
-    fn from_mpi<'py>(communicator: Object<'_, 'py>, label: &str) -> PyResult<Bound<'py, PyAny>> {
+    #[pyo3(signature = (communicator, *, label="mpi", sums=None))]
+    fn from_mpi<'py>(
+        communicator: Object<'_, 'py>,
+        label: &str,
+        sums: Option<&str>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let exchanges = communicator.py().import("tributary._exchanges")?;
-        exchanges.call_method1("from_mpi", (communicator, label))
+        exchanges.call_method1("from_mpi", (communicator, label, sums))
     }
 
     /// Parts the ranks: those with the same `color` get a communicator, ordered by `key` and then by rank;
     /// those with a negative one get None. Collective. Raises SetUpError.
-    #[pyo3(signature = (color, key=0, *, label=None))]
+    #[pyo3(signature = (color, key=0, *, label=None, sums=None))]
     fn split(
         &self,
         py: Python<'_>,
         color: i64,
         key: i64,
         label: Option<&str>,
+        sums: Option<&str>,
     ) -> PyResult<Option<Self>> {
+        let sums = sums_of(sums)?.or(self.sums);
         let lane = self.lane()?;
         let part = || split(&lane, &self.context, self.rank, self.size, color, key);
         let (met, raised) = py.detach(|| interrupt::watch_interrupts(part));
@@ -182,7 +207,7 @@ impl Communicator {
         let Some(mut met) = met else { return Ok(None) };
         let context = ContextOf::Parent(Arc::clone(&self.context));
         let label = label.map_or_else(|| format!("{}/split", self.label), str::to_owned);
-        let part = py.detach(|| Self::create(&mut met, context, &label));
+        let part = py.detach(|| Self::create(&mut met, context, &label, sums));
         part.map(Some).map_err(SetUpError::new_err)
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use pyo3::prelude::*;
-use tributary_client::{Bootstrap, Communicator as ClientCommunicator};
+use tributary_client::{Bootstrap, Communicator as ClientCommunicator, Sums};
 
 use crate::arguments::Asked;
 use crate::communicator::Communicator;
@@ -22,6 +22,7 @@ impl Communicator {
         bootstrap: &mut dyn Bootstrap,
         context: ContextOf,
         label: &str,
+        sums: Option<Sums>,
     ) -> Result<Self, String> {
         let context = match context {
             ContextOf::Parent(context) => context,
@@ -34,13 +35,15 @@ impl Communicator {
         let gives_up = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&gives_up);
         let hook = Arc::new(move || lane::verdict(&asked));
-        let communicator = ClientCommunicator::create(&context, bootstrap, &counters, hook)
-            .map_err(|error| error.to_string())?;
+        let communicator =
+            ClientCommunicator::create_with(&context, bootstrap, &counters, hook, sums)
+                .map_err(|error| error.to_string())?;
         Ok(Self {
             rank,
             size,
             label: label.to_owned(),
             is_on_one_host: communicator.is_on_one_host(),
+            sums,
             context,
             lane: Mutex::new(Some(Lane::new(communicator, gives_up))),
             process: std::process::id(),

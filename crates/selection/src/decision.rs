@@ -16,7 +16,7 @@ use super::losses::Avoided;
 use super::model::Model;
 use super::predicted;
 use super::table::Table;
-use tributary_settings::{BetweenHosts, Fallback, LEADERS_MAX, MulticastChoice, Settings};
+use tributary_settings::{BetweenHosts, Fallback, LEADERS_MAX, MulticastChoice, Settings, Sums};
 
 /// What rank 0 decides for all ranks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -50,6 +50,8 @@ pub struct Decision {
     pub stream_min_bytes: Option<u64>,
     /// Up to what length the collectives are taken of which MPI does longer ones faster.
     pub(crate) limits: AskedLimits,
+    /// Whether sums of floats are exact.
+    pub(crate) sums_exactly: bool,
     /// Which operations avoid links that lose packets, if any do.
     pub(crate) avoided: Option<Avoided>,
 }
@@ -187,8 +189,15 @@ impl Decision {
             sub_partitions: settings.sub_partitions,
             stream_min_bytes: settings.stream_min_bytes,
             limits: AskedLimits::of(settings),
+            sums_exactly: settings.sums == Sums::Exact,
             avoided: Avoided::of(settings.avoid_losses),
         }
+    }
+
+    /// The same with floats added as a caller wants it, whatever the settings say.
+    #[must_use]
+    pub fn with_sums(self, sums: Sums) -> Self {
+        Self { sums_exactly: sums == Sums::Exact, ..self }
     }
 
     /// The radices of the levels of replicated groups; none where there are no such groups.

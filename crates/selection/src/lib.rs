@@ -129,6 +129,7 @@ pub struct Selection {
     /// Whether a scan's contributions are gathered, because the ranks of a host are no neighbours.
     gathers_scans: bool,
     limits: Limits,
+    sums_exactly: bool,
     recent: Recent,
     /// Whether links lose packets; none where that changes no path.
     losses: Option<Losses>,
@@ -163,8 +164,8 @@ pub struct Opened {
 
 impl Selection {
     /// For a communicator of one host.
-    pub fn on_one_host(limits: Limits) -> Self {
-        Self { limits, ..Self::default() }
+    pub fn on_one_host(limits: Limits, sums_exactly: bool) -> Self {
+        Self { limits, sums_exactly, ..Self::default() }
     }
 
     /// For a communicator of several.
@@ -195,6 +196,7 @@ impl Selection {
             ranks,
             gathers_scans: !is_in_host_order,
             limits: Limits::default(),
+            sums_exactly: decision.sums_exactly,
             recent: Recent::default(),
             losses: decision
                 .avoided
@@ -311,10 +313,16 @@ impl Selection {
         self.default_method
     }
 
+    /// Whether sums of floats are exact.
+    pub fn sums_exactly(&self) -> bool {
+        self.sums_exactly
+    }
+
     /// The longest contribution, in bytes, with which a collective of this kind is taken; none if any
-    /// length is.
+    /// length is. No other library makes exact sums.
     pub fn longest_bytes(&self, kind: CollectiveKind) -> Option<u64> {
-        self.limits.longest_bytes(kind)
+        let may_sum = kind != CollectiveKind::Allgather;
+        self.limits.longest_bytes(kind).filter(|_| !(self.sums_exactly && may_sum))
     }
 
     /// Every way to carry an operation and its predicted time, the fastest first; none where no prediction decides.

@@ -18,6 +18,9 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// What they take as bytes.
+    pub const BYTES: usize = 24;
+
     /// What one rank's settings say of communicators of one host.
     #[must_use]
     pub fn on_one_host(settings: &Settings) -> Self {
@@ -30,9 +33,9 @@ impl Limits {
 
     /// As one rank sends them to the others.
     #[must_use]
-    pub fn to_bytes(self) -> [u8; 24] {
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let limits = [self.reduce_scatter_bytes, self.allgather_bytes, self.scan_bytes];
-        let mut bytes = [0; 24];
+        let mut bytes = [0; Self::BYTES];
         for (field, limit) in bytes.as_chunks_mut().0.iter_mut().zip(limits) {
             *field = limit.to_le_bytes();
         }
@@ -41,7 +44,7 @@ impl Limits {
 
     /// Those that [`Limits::to_bytes`] wrote.
     #[must_use]
-    pub fn from_bytes(bytes: [u8; 24]) -> Self {
+    pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         let limit = |at: usize| u64::from_le_bytes(bytes.as_chunks().0[at]);
         Self { reduce_scatter_bytes: limit(0), allgather_bytes: limit(1), scan_bytes: limit(2) }
     }

@@ -322,7 +322,7 @@ fn rules_decide_by_length_and_the_default_method_elsewhere() {
     assert_eq!([path(1), path(100), path(1024)], [ring(1), ring(1), Path::Tree]);
     assert_eq!(path(1 << 14), ring(4));
     assert_eq!(selection.path(&barrier()), Path::Tree);
-    let on_one_host = Selection::on_one_host(Limits::default()).path(&allreduce(1));
+    let on_one_host = Selection::on_one_host(Limits::default(), false).path(&allreduce(1));
     assert_eq!(on_one_host, Path::SharedMemory);
 }
 

@@ -197,6 +197,27 @@ impl Choice for AvoidLosses {
         &[("exact", Self::Exact), ("all", Self::All), ("off", Self::Off)];
 }
 
+/// How values of floats are added in a sum of all ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sums {
+    /// In the order of the path; every addition rounds.
+    Ordered,
+    /// Without rounding but once, at the end.
+    Exact,
+}
+
+impl Choice for Sums {
+    const NAMED: &[(&str, Self)] = &[("ordered", Self::Ordered), ("exact", Self::Exact)];
+}
+
+impl Sums {
+    /// What a word asks for; none if there is no such word.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::NAMED.iter().find(|(name, _)| *name == text).map(|(_, choice)| *choice)
+    }
+}
+
 /// Whether members of a replicated group multicast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MulticastChoice {

@@ -184,6 +184,16 @@ pub const AVOID_LOSSES: Knob = Knob {
            whose result does not depend on the order in which values are combined (exact), all, or none; \
            with all, sums of floats may differ from run to run",
 };
+/// How floats are added.
+pub const SUMS: Knob = Knob {
+    name: "TRIBUTARY_SUMS",
+    default: "ordered",
+    unit: "",
+    allowed: "ordered, exact",
+    help: "how reductions and scans add floats: in an order that the path gives, rounding each addition \
+           (ordered), or without rounding but once at the end (exact), so that no bit of the result depends on \
+           ranks, hosts, paths or failures; on all communicators, as rank 0 has it",
+};
 /// Host algorithm over direct links.
 pub const DIRECT_ALGORITHM: Knob = Knob {
     name: "TRIBUTARY_DIRECT_ALGORITHM",
@@ -506,6 +516,7 @@ pub const KNOBS: &[&Knob] = &[
     &FALLBACK,
     &REQUIRE,
     &AVOID_LOSSES,
+    &SUMS,
     &DIRECT_ALGORITHM,
     &GROUPS,
     &MULTICAST,

@@ -20,7 +20,8 @@ use tributary_wire::StreamTerms;
 
 pub use self::choice::{
     AvoidLosses, BetweenHosts, ChannelChoice, FabricChoice, Fallback, MulticastChoice,
-    NetworkChoice, Requirement, SharpFailure, Switch, TransportChoice, TuningChoice, WaitChoice,
+    NetworkChoice, Requirement, SharpFailure, Sums, Switch, TransportChoice, TuningChoice,
+    WaitChoice,
 };
 pub use self::error::SettingError;
 pub use self::misspelt::{Misspelt, misspelt};
@@ -67,6 +68,8 @@ pub struct Settings {
     pub fallback: Fallback,
     /// Which operations avoid links that lose packets.
     pub avoid_losses: AvoidLosses,
+    /// How floats are added.
+    pub sums: Sums,
     /// Host algorithm between hosts.
     pub direct_algorithm: AlgorithmChoice,
     /// Members of a replicated group at each level; none if they are to be chosen.
@@ -170,6 +173,7 @@ impl Settings {
             requirement: read.choice(&knobs::REQUIRE)?,
             network: read.choice(&knobs::NETWORK)?,
             avoid_losses: read.choice(&knobs::AVOID_LOSSES)?,
+            sums: read.choice(&knobs::SUMS)?,
             direct_algorithm: read.choice(&knobs::DIRECT_ALGORITHM)?,
             groups: read.parsed(&knobs::GROUPS, reader::groups)?.flatten(),
             multicast: read.choice(&knobs::MULTICAST)?,

@@ -186,7 +186,8 @@ impl Engine {
         self.queue.push_back(Queued { operation, path, request: Arc::clone(&prepared.state) });
         let plan: Plan = [Stage::Host(stage)].into_iter().collect();
         let multi_leader = MultiLeader::default();
-        self.current = Some(Current { plan, next: 0, multi_leader, is_started: true });
+        let exact_sum = None;
+        self.current = Some(Current { plan, next: 0, multi_leader, is_started: true, exact_sum });
         self.note_idle();
     }
 }

@@ -76,6 +76,7 @@ impl Engine {
         self.attend_to_others()?;
         loop {
             match self.advance_stage() {
+                Ok(None) if self.begin_next_step()? => {}
                 Ok(None) => return Ok(Progress::Over),
                 Ok(Some(true)) => {
                     if let Some(current) = &mut self.current {

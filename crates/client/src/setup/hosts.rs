@@ -1,9 +1,10 @@
 //! How the hosts of a communicator come to meet: by the methods that selection opens.
 
-use tributary_settings::{FabricChoice, NetworkChoice};
+use tributary_settings::{FabricChoice, NetworkChoice, Sums};
 
 use super::agreement::{Unavailable, agree};
 use super::direct::{self, WantedGroups};
+use super::wanted::Wanted;
 use super::{network, tree};
 use crate::bootstrap::{Bootstrap, BootstrapError, broadcast_text};
 use crate::context::Context;
@@ -31,7 +32,7 @@ pub(super) fn join(
     context: &Context,
     bootstrap: &mut dyn Bootstrap,
     placement: &Placement,
-    label: &str,
+    wanted: Wanted<'_>,
 ) -> Result<Joined, Unavailable> {
     let hosts = placement.host_count();
     if context.is_left_to_mpi {
@@ -43,12 +44,12 @@ pub(super) fn join(
     if let Some(problem) = context.unreachable() {
         return Err(Unavailable::Unreachable { hosts, problem: problem.to_owned() });
     }
-    let decision = decide(context, bootstrap, placement)?;
+    let decision = decide(context, bootstrap, placement, wanted.sums)?;
     let mut tree = None;
     let mut refusal = None;
     if decision.opens_tree {
         let (min_bytes, may_wait) = (decision.stream_min_bytes, decision.falls_back);
-        match tree::join(context, bootstrap, placement, label, min_bytes, may_wait) {
+        match tree::join(context, bootstrap, placement, wanted.label, min_bytes, may_wait) {
             Ok(joined) => tree = Some(joined),
             Err(Unavailable::NotGranted(problem)) if decision.falls_back => refusal = Some(problem),
             Err(error @ Unavailable::NoManager { .. })
@@ -111,6 +112,7 @@ fn decide(
     context: &Context,
     bootstrap: &mut dyn Bootstrap,
     placement: &Placement,
+    sums: Sums,
 ) -> Result<Decision, Unavailable> {
     let one_kernel = share_a_kernel(&placement.hosts);
     let tuning = agree(bootstrap, context.measurements.between(one_kernel))?;
@@ -118,7 +120,7 @@ fn decide(
         have_datagrams: context.has_datagrams(),
         ..hosts_between(context, &placement.hosts, placement.ranks())
     };
-    let decision = Decision::new(&context.settings, &tuning, hosts);
+    let decision = Decision::new(&context.settings, &tuning, hosts).with_sums(sums);
     let text = serde_json::to_string(&decision).expect("a decision is plain data");
     let text = broadcast_text(bootstrap, 0, &text)?;
     let damaged = |_| BootstrapError("the choice of a path arrived damaged".to_owned());

@@ -109,12 +109,14 @@ class Communicator:
 
     @staticmethod
     def connect(
-        address: str, rank: int, size: int, *, timeout: float = 60.0, label: str | None = None
+        address: str, rank: int, size: int, *, timeout: float = 60.0, label: str | None = None,
+        sums: str | None = None,
     ) -> Communicator:
         """Meets the other ranks at `address` ("HOST:PORT"), at which rank 0 listens. Collective.
 
         Waits for `timeout` seconds at most in each exchange. `label` names the communicator in the report and
-        in errors. The address belongs on a network that the job's users trust.
+        in errors. The address belongs on a network that the job's users trust. `sums` says how reductions add floats,
+        "ordered" or "exact", as rank 0 passes it; by default TRIBUTARY_SUMS does, and in a part of a communicator that one's.
 
         Raises SetUpError, which says which ranks are missing.
         """
@@ -128,6 +130,7 @@ class Communicator:
         prefix: str = "tributary",
         label: str = "store",
         parent: Communicator | None = None,
+        sums: str | None = None,
     ) -> Communicator:
         """Meets the other ranks through a store of torch.distributed. Collective.
 
@@ -139,7 +142,7 @@ class Communicator:
         """
 
     @staticmethod
-    def from_mpi(communicator: Any, *, label: str = "mpi") -> Communicator:
+    def from_mpi(communicator: Any, *, label: str = "mpi", sums: str | None = None) -> Communicator:
         """The ranks of a communicator of mpi4py. Collective. Raises SetUpError."""
 
     @staticmethod
@@ -151,6 +154,7 @@ class Communicator:
         label: str = "exchange",
         parent: Communicator | None = None,
         computes_beside: bool = False,
+        sums: str | None = None,
     ) -> Communicator:
         """Meets the other ranks through any object with `allgather(bytes) -> bytes`, which gives every rank
         the bytes of all, of equal lengths, in rank order. Collective. `parent` is as in `from_store`. Ranks that
@@ -160,7 +164,9 @@ class Communicator:
         Raises SetUpError, whose cause is what the object raised.
         """
 
-    def split(self, color: int, key: int = 0, *, label: str | None = None) -> Communicator | None:
+    def split(
+        self, color: int, key: int = 0, *, label: str | None = None, sums: str | None = None
+    ) -> Communicator | None:
         """Parts the ranks: those with the same `color` get a communicator, ordered by `key` and then by rank;
         those with a negative one get None. Collective. Raises SetUpError."""
 

@@ -88,13 +88,13 @@ class MpiExchange:
         return bytes(gathered)
 
 
-def from_store(store, rank, size, prefix, label, parent):
+def from_store(store, rank, size, prefix, label, parent, sums):
     """`Communicator.from_store`."""
     exchange = StoreExchange(store, rank, size, prefix)
-    return Communicator.from_exchange(exchange, rank, size, label=label, parent=parent)
+    return Communicator.from_exchange(exchange, rank, size, label=label, parent=parent, sums=sums)
 
 
-def from_mpi(communicator, label):
+def from_mpi(communicator, label, sums):
     """`Communicator.from_mpi`."""
     rank, size = communicator.Get_rank(), communicator.Get_size()
-    return Communicator.from_exchange(MpiExchange(communicator), rank, size, label=label)
+    return Communicator.from_exchange(MpiExchange(communicator), rank, size, label=label, sums=sums)
