@@ -6,12 +6,12 @@ lab-tools: ## Find ip, tc, nft and jq, which the lab and its tests need (as root
 
 .PHONY: launchers-tools
 launchers-tools: ## Find sshd and Slurm's daemons, by which labs start jobs as clusters do (as root on Debian: install them)
-	$(call system_tools,launchers,sshd slurmctld slurmd srun,openssh-server slurmctld slurmd slurm-client slurm-wlm-basic-plugins)
+	$(call system_tools,launchers,sshd slurmctld slurmd srun,openssh-server slurmctld slurmd slurm-client slurm-wlm-basic-plugins libpmix2)
 
 .PHONY: test-lab bench-lab soak-lab
 # The soak: direct links that stand by outlive probes without an answer, and rings that are late. With 4 probes a link ended
 # within seconds; by a late ring in half of the runs.
-test-lab: build mpi-venvs lab-tools launchers-tools ## Run MPI programs on hosts of a lab, under both MPIs
+test-lab: build mpi-venvs mpi-debian lab-tools launchers-tools ## Run MPI programs on hosts of a lab, under both MPIs
 	$(PYTHON) tests/lab/test.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/nothing_deployed.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/multicast.py --tributary $(PROGRAM)

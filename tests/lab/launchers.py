@@ -39,6 +39,7 @@ CLEAN = {"HOME": "/root", "USER": "root", "PATH": "/usr/local/bin:/usr/bin:/bin"
 AS_ROOT = {f"{name}_ALLOW_RUN_AS_ROOT{confirm}": "1" for name in ("OMPI", "PRTE") for confirm in ("", "_CONFIRM")}
 # Names of the processes that start a job's ranks.
 LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "srun")
+IS_CI = os.environ.get("CI") == "true"
 DEBIAN_OPENMPI = pathlib.Path("/usr/bin/mpirun.openmpi")
 
 SSHD = """\
@@ -317,9 +318,13 @@ def main():
     if missing or os.geteuid() != 0:
         why = f"{', '.join(missing)} not found (make launchers-tools)" if missing else "sshd and slurmd need root"
         print(f"NOT RUN: {why}", file=sys.stderr)
-        return 1 if os.environ.get("CI") == "true" else 0
+        return 1 if IS_CI else 0
     programs = {mpi: [compile_program("collectives", mpi, arguments)[0], "--sample", SAMPLE] for mpi in ("openmpi", "mpich")}
-    if DEBIAN_OPENMPI.exists():
+    if not DEBIAN_OPENMPI.exists():
+        print(f"{'FAILED' if IS_CI else 'NOT RUN'}: Open MPI 4 and srun's PMIx: no {DEBIAN_OPENMPI} (make mpi-debian)", file=sys.stderr)
+        if IS_CI:
+            return 1
+    else:
         programs["debian-openmpi"] = [debian_program(arguments), "--sample", SAMPLE]
     tests = Tests(arguments)
     # The lab ends first, and what its daemons write with it.

@@ -29,6 +29,9 @@ HOSTS = ("h0", "h1", "h2", "h3")
 WITHOUT_MANAGER = ["env", "-u", "TRIBUTARY_MANAGER", "-u", "TRIBUTARY_TOKEN_FILE"]
 # What each way of starting a job does to its words.
 WAYS = ("run", "preload")
+# A short run takes these cases.
+SHORT = ("openmpi  run", "mpich    preload", "mpich    without capabilities", "mpich    two jobs", "openmpi  everything killed",
+         "mpich    a rank killed", "mpich    h1 blocked, drop", "openmpi  IPv6 alone")
 # A part of the program's combinations: plain MPIs take long over hosts that share two cores.
 SAMPLE = "256"
 # Ports that listeners get when they do not ask for one. Open MPI takes others itself, and MPICH if it is told to.
@@ -366,7 +369,7 @@ def main():
                       check_wrong_address(mpi, name, programs[mpi], arguments)))
     # MPICH's launcher listens at an address of IPv4 only.
     cases.append(("openmpi  IPv6 alone", lambda name: check_ipv6_alone("openmpi", name, programs["openmpi"], arguments)))
-    tests.on_lab(LAB, cases)
+    tests.on_lab(LAB, cases, short=SHORT)
     print(f"{tests.failed} failed")
     return 1 if tests.failed else 0
 

@@ -35,6 +35,9 @@ LABS = [
     (["--hosts", "3", "--loss", "0.5", "--rate", "1gbit"], [(3, 1, 3)], ("mpich",), True),
 ]
 
+# A short run takes these of them: several ranks a host, and one a host under the other MPI.
+LABS_SHORT = ("openmpi  8 ranks", "mpich    3 ranks", "mpich    6 ranks")
+
 # Collectives in which every rank has a part of its own, at every length, by either way between hosts.
 FURTHER_LAB = ["--hosts", "4", "--hosts-per-leaf", "2"]
 FURTHER = [("mpich", "tree", 8, 2), ("mpich", "direct", 8, 2), ("openmpi", "direct", 4, 1)]
@@ -50,7 +53,7 @@ MULTICAST_LABS = [
 ]
 
 # Nodes that take short segments inside the kernel, one alone and one below another, on links that lose packets and
-# on others.
+# on others. Each takes half a minute; a short run has the one of DELAY_KERNEL_LAB.
 KERNEL_LABS = [["--hosts", "4", "--hosts-per-leaf", "4", "--node-kernel"],
                ["--hosts", "4", "--hosts-per-leaf", "4", "--node-kernel", "--loss", "0.5"],
                ["--hosts", "4", "--hosts-per-leaf", "2", "--node-kernel"],
@@ -91,6 +94,7 @@ DELAY_LABS = [(hosts, ["--hosts", str(hosts), "--hosts-per-leaf", str(per_leaf),
 # There the node inside the kernel meets packets behind the losses, each receiver's own.
 DELAY_KERNEL_LAB = ["--hosts", "4", "--hosts-per-leaf", "4", "--node-kernel", "--delay", "1ms", "--loss", "0.5"]
 DELAY_WAYS = ("plain", "direct", "tree")
+DELAY_SHORT = ("mpich    direct", "mpich    tree", "links")
 # With 32 ranks that yield on two cores, Linux 6.18 keeps some of them, and its own threads, from the cores for a minute now
 # and then (docs/decisions/0019). So this is no test; in a loop of 11 it failed once.
 STARVING = ("mpich", "direct", 32)
@@ -136,6 +140,7 @@ def parse_arguments(further=()):
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/lab",
                         help="folder for compiled programs (default %(default)s)")
     parser.add_argument("--timeout", type=float, default=240.0, help="seconds a run may take")
+    parser.add_argument("--short", action="store_true", help="run the tests that matter most, as `make test` does")
     return parser.parse_args()
 
 
@@ -388,8 +393,13 @@ class Tests:
         self.failed = 0
         self.labs = 0
 
-    def on_lab(self, options, tests):
-        """Runs tests on one lab. Each test: its title, and a function of the lab's name."""
+    def on_lab(self, options, tests, short=None):
+        """Runs tests on one lab. Each test: its title, and a function of the lab's name. With --short, those whose titles begin
+        with one of the words of `short`, or all if it is none."""
+        if self.arguments.short and short is not None:
+            tests = [test for test in tests if test[0].startswith(tuple(short))]
+        if not tests:
+            return
         name = f"mpi{self.labs}-{os.getpid()}"
         self.labs += 1
         try:
@@ -425,27 +435,28 @@ def main():
             (f"{mpi:8} {ranks} ranks {hosts} hosts",
              lambda name, mpi=mpi, run=(ranks, per_host, hosts, tree_only):
                 check(mpi, name, *run, programs[mpi], arguments))
-            for mpi in mpis for ranks, per_host, hosts in runs])
+            for mpi in mpis for ranks, per_host, hosts in runs], short=LABS_SHORT)
     tests.on_lab(FURTHER_LAB, [
         (f"{mpi:8} {ranks} ranks, parts, {method}",
          lambda name, mpi=mpi, run=(method, ranks, per_host):
             check_further(mpi, name, *run, further[mpi], arguments))
         for mpi, method, ranks, per_host in FURTHER])
-    for options, arrives in MULTICAST_LABS:
+    for at, (options, arrives) in enumerate(MULTICAST_LABS):
         tests.on_lab(options, [
             ("mpich    multicast", lambda name, arrives=arrives:
                 check_multicast(name, arrives, programs["mpich"], arguments)),
-            ("plain HTTP", lambda name: check_plain_http(name, arguments))])
+            ("plain HTTP", lambda name: check_plain_http(name, arguments))], short=() if at > 1 else None)
     for options in KERNEL_LABS:
         node = "leaf0" if "inside" in options else "leaf0-an"
         tests.on_lab(options, [
-            ("mpich    kernel path", lambda name, node=node: check_kernel(name, node, programs["mpich"], arguments))])
+            ("mpich    kernel path", lambda name, node=node: check_kernel(name, node, programs["mpich"], arguments))],
+            short=())
     for hosts, options in DELAY_LABS:
         tests.on_lab(options, [
             *[(f"{mpi:8} {way}", lambda name, mpi=mpi, run=(way, hosts):
                 check_delayed(mpi, name, *run, programs[mpi], arguments))
               for mpi in ("openmpi", "mpich") for way in DELAY_WAYS if (mpi, way, hosts) != STARVING],
-            ("links", lambda name: check_links(name, arguments))])
+            ("links", lambda name: check_links(name, arguments))], short=DELAY_SHORT if hosts == 8 else ())
     short = [programs["mpich"][0], "--sample", DELAY_SAMPLE]
     tests.on_lab(DELAY_KERNEL_LAB, [
         ("mpich    kernel path", lambda name: check_kernel(name, "leaf0-an", short, arguments, is_chosen=False))])
