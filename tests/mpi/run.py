@@ -121,6 +121,7 @@ PROGRAMS = (
             settings=(("TRIBUTARY_BETWEEN_HOSTS", "direct"), ("TRIBUTARY_HOST_ADDRESS", "127.0.0.1"))),
     Program("sums", ((1, 1, ()), (2, 1, ()), (4, 1, ()), (9, 1, ()), (4, 2, ()), (9, 3, ())), twice=True, passes_none=True,
             settings=(("TRIBUTARY_SUMS", "exact"),)),
+    Program("sums", ((4, 1, ()), (4, 2, ())), twice=True, passes_none=True, settings=(("SUMS", "info"),)),
     Program("sums", ((2, 2, ()), (9, 3, ())), between="direct", twice=True, passes_none=True,
             settings=(("TRIBUTARY_SUMS", "exact"), ("TRIBUTARY_BETWEEN_HOSTS", "direct"),
                       ("TRIBUTARY_HOST_ADDRESS", "127.0.0.1"))),

@@ -2,6 +2,8 @@
  * With TRIBUTARY_SUMS=exact every sum of floats is the real sum, rounded once: blocking, nonblocking, persistent, in place, whole,
  * of ranks before, to one rank and in blocks. The sums are also added up in integers of 128 bits, which hold them exactly, and
  * rounded by the compiler's conversion. Prints a line with a hash of all results: it is the same wherever the ranks are.
+ *
+ * With SUMS=info the setting is left out, and a communicator asks for it by its info; one that is made like it has it too.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,6 +84,24 @@ static void check_floats(const vector *of, int ranks, int elements, const char *
     add_to_hash(got_single, (size_t)elements * sizeof *got_single);
 }
 
+static MPI_Comm sums;
+
+static MPI_Comm communicator(void) {
+    const char *by = getenv("SUMS");
+    MPI_Info info;
+    MPI_Comm asked, made;
+    if (by == NULL || strcmp(by, "info") != 0) {
+        return MPI_COMM_WORLD;
+    }
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "tributary_sums", "exact");
+    MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &asked);
+    MPI_Info_free(&info);
+    MPI_Comm_dup(asked, &made);
+    MPI_Comm_free(&asked);
+    return made;
+}
+
 static void check_step(int step) {
     static const int lengths[] = {1, 2, 8, 100, 1024, LONGEST};
     vector of = {step, lengths[check_hash((uint64_t)step, 5, 6) % 6], step % 7 == 3 ? 60 : step % 5};
@@ -90,36 +110,36 @@ static void check_step(int step) {
     MPI_Request requests[2];
     check_case("step %d: %d elements, %d binary places", step, of.elements, of.spread);
     fill(&of);
-    MPI_Allreduce(mine, got, of.elements, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(mine, got, of.elements, MPI_DOUBLE, MPI_SUM, sums);
     check_doubles(&of, world.ranks, 0, of.elements, "allreduce");
     memcpy(got_single, mine_single, sizeof got_single);
-    MPI_Allreduce(MPI_IN_PLACE, got_single, of.elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, got_single, of.elements, MPI_FLOAT, MPI_SUM, sums);
     check_floats(&of, world.ranks, of.elements, "allreduce in place");
     if (of.elements % 2 == 0) {
-        MPI_Iallreduce(mine, got, of.elements / 2, MPI_C_DOUBLE_COMPLEX, MPI_SUM, MPI_COMM_WORLD, &requests[0]);
-        MPI_Iallreduce(mine_single, got_single, of.elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &requests[1]);
+        MPI_Iallreduce(mine, got, of.elements / 2, MPI_C_DOUBLE_COMPLEX, MPI_SUM, sums, &requests[0]);
+        MPI_Iallreduce(mine_single, got_single, of.elements, MPI_FLOAT, MPI_SUM, sums, &requests[1]);
         MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
         check_doubles(&of, world.ranks, 0, of.elements, "complex numbers, nonblocking");
         check_floats(&of, world.ranks, of.elements, "nonblocking");
     }
-    MPI_Reduce(mine, got, of.elements, MPI_DOUBLE, MPI_SUM, root, MPI_COMM_WORLD);
+    MPI_Reduce(mine, got, of.elements, MPI_DOUBLE, MPI_SUM, root, sums);
     if (world.rank == root) {
         check_doubles(&of, world.ranks, 0, of.elements, "reduce");
     }
-    MPI_Scan(mine_single, got_single, of.elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Scan(mine_single, got_single, of.elements, MPI_FLOAT, MPI_SUM, sums);
     check_floats(&of, before, of.elements, "scan");
-    MPI_Exscan(mine, got, of.elements, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Exscan(mine, got, of.elements, MPI_DOUBLE, MPI_SUM, sums);
     if (world.rank > 0) {
         check_doubles(&of, world.rank, 0, of.elements, "exscan");
     }
     int block = of.elements / world.ranks;
     if (block > 0) {
-        MPI_Reduce_scatter_block(mine, got, block, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+        MPI_Reduce_scatter_block(mine, got, block, MPI_DOUBLE, MPI_SUM, sums);
         check_doubles(&of, world.ranks, world.rank * block, block, "reduce_scatter_block");
     }
     /* What is not a sum of floats goes its usual way. */
     double largest = world.rank;
-    MPI_Allreduce(MPI_IN_PLACE, &largest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, &largest, 1, MPI_DOUBLE, MPI_MAX, sums);
     check_equal(world.ranks - 1, (long long)largest, "maximum");
 }
 
@@ -127,7 +147,7 @@ static void check_persistent(void) {
     vector of = {STEPS, 64, 3};
     MPI_Request request;
     check_case("persistent");
-    INIT(Allreduce)(mine, got, of.elements, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+    INIT(Allreduce)(mine, got, of.elements, MPI_DOUBLE, MPI_SUM, sums, MPI_INFO_NULL, &request);
     for (int start = 0; start < 5; start++) {
         of.step = STEPS + start;
         fill(&of);
@@ -140,15 +160,19 @@ static void check_persistent(void) {
 
 int main(int argc, char **argv) {
     check_start(argc, argv, "sums", MPI_THREAD_SINGLE);
+    sums = communicator();
     for (int step = 0; step < STEPS; step++) {
         check_step(step);
     }
     check_persistent();
     uint64_t *hashes = check_memory((size_t)world.ranks * sizeof *hashes);
-    MPI_Gather(&hash, 1, MPI_UINT64_T, hashes, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+    MPI_Gather(&hash, 1, MPI_UINT64_T, hashes, 1, MPI_UINT64_T, 0, sums);
     for (int rank = 0; world.rank == 0 && rank < world.ranks; rank++) {
         printf("bits rank %d of %d: %016llx\n", rank, world.ranks, (unsigned long long)hashes[rank]);
     }
     free(hashes);
+    if (sums != MPI_COMM_WORLD) {
+        MPI_Comm_free(&sums);
+    }
     return check_finish();
 }

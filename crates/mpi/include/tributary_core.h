@@ -221,9 +221,11 @@ void tributary_close(void);
 
 /*
  * Registers a communicator for counting. Local; never fails. `counted` is nonzero on the one rank
- * that counts for the communicator. `label` says how it was made: a terminated string, which is copied.
+ * that counts for the communicator. `label` says how it was made: a terminated string, which is copied. `sums` says how
+ * its reductions add floats, in a word of TRIBUTARY_SUMS; null or empty if that does. Rank 0's counts.
  */
-tributary_communicator *tributary_communicator_new(const char *label, uint32_t size, int counted);
+tributary_communicator *tributary_communicator_new(const char *label, uint32_t size, int counted,
+                                                   const char *sums);
 
 /*
  * The blocking collective at which a communicator that was just created is to be set up: 0 if that is now. The same at all

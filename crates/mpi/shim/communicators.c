@@ -96,7 +96,7 @@ static bool remote_group_counts(MPI_Comm comm) {
     return remote_leader != MPI_UNDEFINED && remote_leader < local_leader;
 }
 
-static comm_record *new_record(MPI_Comm comm, const char *label) {
+static comm_record *new_record(MPI_Comm comm, const char *label, sums_word sums) {
     int is_inter = 0;
     if (underlying.Comm_test_inter(comm, &is_inter) != MPI_SUCCESS) {
         return NULL; /* not a communicator; MPI has said so */
@@ -106,6 +106,7 @@ static comm_record *new_record(MPI_Comm comm, const char *label) {
         return NULL;
     }
     record->comm = comm;
+    record->sums = sums;
     atomic_init(&record->holds, 1);
     underlying.Comm_rank(comm, &record->rank);
     underlying.Comm_size(comm, &record->size);
@@ -115,7 +116,7 @@ static comm_record *new_record(MPI_Comm comm, const char *label) {
     atomic_init(&record->uses_to_join, 1);
     bool counted = record->rank == 0 && !(is_inter && remote_group_counts(comm));
     record->core = tributary_communicator_new(is_inter ? "intercommunicator" : label,
-                                              (uint32_t)record->size, counted);
+                                              (uint32_t)record->size, counted, sums.text);
     if (!handle_table_insert(&comm_table, (uintptr_t)comm, record)) {
         communicators_let_go(record);
         return NULL;
@@ -237,14 +238,28 @@ void communicators_revoked(comm_record *record) {
 
 void communicators_add_merged(MPI_Comm comm, const char *label) {
     atomic_store_explicit(&worlds_were_merged, true, memory_order_relaxed);
-    communicators_add(comm, label);
+    communicators_add(comm, label, (sums_word){""});
 }
 
-void communicators_add(MPI_Comm comm, const char *label) {
+sums_word communicators_sums_of(MPI_Comm comm) {
+    comm_record *record = communicators_find(comm);
+    return record == NULL ? (sums_word){""} : record->sums;
+}
+
+sums_word communicators_sums_in(MPI_Info info) {
+    sums_word word = {""};
+    int is_there = 0;
+    if (info != MPI_INFO_NULL) {
+        underlying.Info_get(info, "tributary_sums", (int)sizeof word.text - 1, word.text, &is_there);
+    }
+    return is_there ? word : (sums_word){""};
+}
+
+void communicators_add(MPI_Comm comm, const char *label, sums_word sums) {
     if (comm == MPI_COMM_NULL) {
         return;
     }
-    comm_record *record = new_record(comm, label);
+    comm_record *record = new_record(comm, label, sums);
     if (record == NULL || atomic_load_explicit(&record->state, memory_order_relaxed) != COMM_LATE ||
         !all_have_library(record)) {
         return;
@@ -267,7 +282,7 @@ comm_record *communicators_find(MPI_Comm comm) {
     pthread_mutex_lock(&adopting);
     record = comm_table_find(comm);
     if (record == NULL) {
-        record = new_record(comm, "late");
+        record = new_record(comm, "late", (sums_word){""});
     }
     pthread_mutex_unlock(&adopting);
     return record;

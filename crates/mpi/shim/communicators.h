@@ -19,6 +19,11 @@ typedef enum comm_state {
     COMM_PASSES,  /* never offloads, for the record's `pass_reason` */
 } comm_state;
 
+/* How a communicator's reductions add floats, as a program says it by the info key tributary_sums; empty if it says nothing. */
+typedef struct sums_word {
+    char text[16];
+} sums_word;
+
 typedef struct comm_record {
     MPI_Comm comm;
     tributary_communicator *core;
@@ -27,6 +32,7 @@ typedef struct comm_record {
     _Atomic comm_state state;
     atomic_bool is_freed; /* `comm` is no handle any more */
     atomic_int holds; /* one for the communicator, one for each nonblocking or persistent operation */
+    sums_word sums;
     bool all_have_library; /* all members do, although not all are of this world */
     _Atomic uint32_t uses_to_join; /* of a late one: blocking collectives until the one that sets it up */
     _Atomic uint32_t pass_reason; /* TRIBUTARY_PASS_*; written before `state` is COMM_PASSES */
@@ -48,7 +54,11 @@ int communicators_open(void);
  * Makes the record of a communicator that all its members have just created, and sets it up unless
  * many have been created already. Ignores MPI_COMM_NULL.
  */
-void communicators_add(MPI_Comm comm, const char *label);
+void communicators_add(MPI_Comm comm, const char *label, sums_word sums);
+
+/* The word of a communicator, and that of an info object. */
+sums_word communicators_sums_of(MPI_Comm comm);
+sums_word communicators_sums_in(MPI_Info info);
 
 /* The same for a communicator whose members may be of several worlds. */
 void communicators_add_merged(MPI_Comm comm, const char *label);

@@ -98,7 +98,7 @@ INTERPOSE_ALWAYS(Comm_create_from_group, (MPI_Group group, const char *tag, MPI_
     }
     pthread_mutex_unlock(&opening);
     if (atomic_load_explicit(&shim_is_on, memory_order_acquire)) {
-        communicators_add(*made, "create_from_group");
+        communicators_add(*made, "create_from_group", communicators_sums_in(info));
     }
     return error;
 }

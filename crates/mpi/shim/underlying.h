@@ -42,7 +42,7 @@
     X(Comm_group) X(Comm_remote_group) X(Group_translate_ranks) X(Group_size) X(Group_free)        \
     X(Comm_create_keyval) X(Comm_free_keyval) X(Comm_set_attr) X(Comm_get_attr)                    \
     X(Comm_delete_attr)                                                                            \
-    X(Comm_call_errhandler) X(Comm_get_errhandler) X(Comm_set_errhandler) X(Errhandler_free)       \
+    X(Info_get) X(Comm_call_errhandler) X(Comm_get_errhandler) X(Comm_set_errhandler) X(Errhandler_free)       \
     X(Add_error_class) X(Add_error_code) X(Add_error_string)                                       \
     X(Allgather) X(Allgatherv) X(Gather) X(Gatherv) X(Iprobe)                                      \
     X(Alltoall) X(Alltoallv) X(Alltoallw) X(Scatter) X(Scatterv) X(Igather) X(Igatherv)            \

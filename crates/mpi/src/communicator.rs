@@ -1,10 +1,13 @@
 //! `tributary_communicator`: a communicator's counters, and the communicator itself once it is set up.
 
 use std::ffi::{CStr, c_char, c_int};
+use std::io::{self, Write};
 use std::sync::{Arc, OnceLock};
 
 use tributary_client::report::Counters;
-use tributary_client::{CollectiveError, CollectiveKind, Combiner, Communicator, Unavailable};
+use tributary_client::{
+    CollectiveError, CollectiveKind, Combiner, Communicator, Sums, Unavailable,
+};
 
 use crate::combiner::Kept;
 use crate::message;
@@ -21,6 +24,8 @@ pub struct CCommunicator {
     communicator: OnceLock<Communicator>,
     /// Set by the join, if it fails: why.
     problem: OnceLock<String>,
+    /// How floats are added; none if the settings say it.
+    sums: Option<Sums>,
 }
 
 impl CCommunicator {
@@ -46,21 +51,38 @@ impl CCommunicator {
 /// Registers a communicator for counting.
 ///
 /// # Safety
-/// `label` is a terminated string, valid during this call.
+/// `label` is a terminated string, valid during this call; so is `sums`, unless it is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tributary_communicator_new(
     label: *const c_char,
     size: u32,
     counted: c_int,
+    sums: *const c_char,
 ) -> *mut CCommunicator {
     // SAFETY: the header asks for a terminated string that is valid during this call.
     let label = unsafe { CStr::from_ptr(label) }.to_string_lossy();
+    // SAFETY: as above, and it is not null.
+    let sums = (!sums.is_null()).then(|| unsafe { CStr::from_ptr(sums) }.to_string_lossy());
     let counters = counters().open(&label, size, counted != 0);
     Box::into_raw(Box::new(CCommunicator {
         counters,
         communicator: OnceLock::new(),
         problem: OnceLock::new(),
+        sums: sums.and_then(|word| sums_of(&label, &word, counted != 0)),
     }))
+}
+
+/// How floats are added, by a program's word; none if it has none, or one that there is not. Of the latter one rank tells.
+fn sums_of(label: &str, word: &str, tells: bool) -> Option<Sums> {
+    let sums = Sums::parse(word);
+    if sums.is_none() && !word.is_empty() && tells {
+        let _ = writeln!(
+            io::stderr().lock(),
+            "tributary: a communicator ({label}) was made with the info tributary_sums={word}; it is ignored, \
+             for sums are ordered or exact"
+        );
+    }
+    sums
 }
 
 /// The blocking collective at which a communicator that was just created is to be set up; 0 if that is now.
@@ -95,7 +117,8 @@ pub unsafe extern "C" fn tributary_communicator_join(
     // is copied.
     let progress_hook = unsafe { *progress_hook }.into_hook();
     let made = context().map(|context| {
-        Communicator::create(&context, &mut Ranks(members), &communicator.counters, progress_hook)
+        let CCommunicator { counters, sums, .. } = communicator;
+        Communicator::create_with(&context, &mut Ranks(members), counters, progress_hook, *sums)
     });
     let (outcome, problem) = match made {
         Ok(Ok(joined)) => {
