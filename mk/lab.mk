@@ -8,7 +8,7 @@ lab-tools: ## Find ip, tc, nft and jq, which the lab and its tests need (as root
 launchers-tools: ## Find sshd and Slurm's daemons, by which labs start jobs as clusters do (as root on Debian: install them)
 	$(call system_tools,launchers,sshd slurmctld slurmd srun,openssh-server slurmctld slurmd slurm-client slurm-wlm-basic-plugins libpmix2)
 
-.PHONY: test-lab bench-lab soak-lab
+.PHONY: test-lab test-lab-short bench-lab soak-lab
 # The soak: direct links that stand by outlive probes without an answer, and rings that are late. With 4 probes a link ended
 # within seconds; by a late ring in half of the runs.
 test-lab: build mpi-venvs mpi-debian lab-tools launchers-tools ## Run MPI programs on hosts of a lab, under both MPIs
@@ -27,6 +27,13 @@ test-lab: build mpi-venvs mpi-debian lab-tools launchers-tools ## Run MPI progra
 	$(PYTHON) tests/lab/upgrade.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/kills.py --tributary $(PROGRAM) --jobs 15
 	$(PYTHON) tests/lab/flood.py --tributary $(PROGRAM) --rounds 1
+
+test-lab-short: build mpi-venvs lab-tools ## Run the tests on labs that matter most
+	$(PYTHON) tests/lab/test.py --tributary $(PROGRAM) --short
+	$(PYTHON) tests/lab/nothing_deployed.py --tributary $(PROGRAM) --short
+	$(PYTHON) tests/lab/multicast.py --tributary $(PROGRAM)
+	$(PYTHON) tests/lab/random_kills.py --tributary $(PROGRAM)
+	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --path lossy-tree4 --path lossy-direct2 --path lossy-replicated4 --path lossy-network4 --kind right --kind wrong --programs 12 --batch 4
 
 # Writes JSON and a plot to build/bench/, and tables to docs/evidence/benchmarks-lab.md. One table alone:
 # tests/lab/bench.py --cases none --also TABLE.
