@@ -153,6 +153,12 @@ impl Settings {
         };
         let fabric = read.choice(&knobs::FABRIC)?;
         let manager = read.parsed(&knobs::MANAGER, reader::address)?;
+        let (sums, external_receiver) =
+            (read.choice(&knobs::SUMS)?, read.path(&knobs::EXTERNAL_RECEIVER));
+        // What is added are integers then, and nobody tells a receiver which.
+        if sums == Sums::Exact && external_receiver.is_some() {
+            return Err(SettingError::without(&knobs::SUMS, &knobs::EXTERNAL_RECEIVER, "exact"));
+        }
         Ok(Self {
             manager: manager.filter(|_| fabric != FabricChoice::Off),
             fabric,
@@ -173,7 +179,7 @@ impl Settings {
             requirement: read.choice(&knobs::REQUIRE)?,
             network: read.choice(&knobs::NETWORK)?,
             avoid_losses: read.choice(&knobs::AVOID_LOSSES)?,
-            sums: read.choice(&knobs::SUMS)?,
+            sums,
             direct_algorithm: read.choice(&knobs::DIRECT_ALGORITHM)?,
             groups: read.parsed(&knobs::GROUPS, reader::groups)?.flatten(),
             multicast: read.choice(&knobs::MULTICAST)?,
@@ -194,7 +200,7 @@ impl Settings {
             host_address: read.parsed(&knobs::HOST_ADDRESS, |text| text.parse().ok())?,
             interface: read.parsed(&knobs::INTERFACE, InterfaceChoice::parse)?,
             ports: read.parsed(&knobs::PORTS, Ports::parse)?,
-            external_receiver: read.path(&knobs::EXTERNAL_RECEIVER),
+            external_receiver,
             wait: read.choice(&knobs::WAIT)?,
             cross_memory: read.choice(&knobs::CROSS_MEMORY)?,
             communicators_max: read.number(&knobs::COMMUNICATORS_MAX, 1..=1 << 16)?,
@@ -224,6 +230,18 @@ mod tests {
         let always = |name: &str| (name == "TRIBUTARY_SCAN_MAX").then(|| "always".to_owned());
         let settings = Settings::from_environment(always).unwrap();
         assert_eq!(settings.scan_max_bytes, u64::MAX);
+    }
+
+    #[test]
+    fn exact_sums_have_no_external_receiver() {
+        let set = |asked: &str| match asked {
+            "TRIBUTARY_SUMS" => Some("exact".to_owned()),
+            "TRIBUTARY_EXTERNAL_RECEIVER" => Some("/tmp/grant".to_owned()),
+            _ => None,
+        };
+        let error = Settings::from_environment(set).unwrap_err().to_string();
+        let told = r#"TRIBUTARY_SUMS is "exact"; allowed without TRIBUTARY_EXTERNAL_RECEIVER only"#;
+        assert_eq!(error, told);
     }
 
     #[test]

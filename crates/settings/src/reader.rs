@@ -31,7 +31,7 @@ impl<E: Fn(&str) -> Option<String>> Reader<E> {
         }
         match read(&value) {
             Some(read) => Ok(Some(read)),
-            None => Err(SettingError { knob, value }),
+            None => Err(SettingError { knob, value, other: None }),
         }
     }
 
@@ -49,7 +49,7 @@ impl<E: Fn(&str) -> Option<String>> Reader<E> {
         let value = self.text(knob);
         match value.parse() {
             Ok(number) if allowed.contains(&number) => Ok(number),
-            _ => Err(SettingError { knob, value }),
+            _ => Err(SettingError { knob, value, other: None }),
         }
     }
 
@@ -71,7 +71,7 @@ impl<E: Fn(&str) -> Option<String>> Reader<E> {
         let value = self.text(knob);
         match T::NAMED.iter().find(|(name, _)| *name == value) {
             Some((_, choice)) => Ok(*choice),
-            None => Err(SettingError { knob, value }),
+            None => Err(SettingError { knob, value, other: None }),
         }
     }
 }
