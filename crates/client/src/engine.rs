@@ -16,7 +16,7 @@ use crate::progress_hook::{ProgressHook, Verdict};
 use crate::request_state::RequestState;
 use exact::{ExactSum, ExactSums};
 use multi_leader::MultiLeader;
-use plan::{Plan, PlanContext, Stage, plan, shm_action};
+use plan::{Called, Plan, PlanContext, Stage, plan, shm_action};
 use prepared::PreparedOperation;
 use tributary_inter_host::watch::Alarm;
 use tributary_inter_host::{Adapter, DirectMethod, FailoverTree, Kernels, PairNumber};
@@ -294,7 +294,7 @@ impl Engine {
         if self.sums_exactly(operation) {
             return self.begin_exact_sum(operation, path);
         }
-        let plan = self.plan(operation, path);
+        let plan = self.plan(operation, Called::from(operation), path);
         // Inside a host of several, ranks that name different roots on other hosts do the same.
         let root = operation.collective.root().filter(|_| !self.is_one_host);
         if let (Some(root), Some(host)) = (root, &mut self.host) {
@@ -507,11 +507,12 @@ impl Engine {
         }
     }
 
-    fn plan(&mut self, operation: &Operation, path: Path) -> Plan {
+    /// The stages of an operation that carries what was called.
+    fn plan(&mut self, operation: &Operation, called: Called, path: Path) -> Plan {
         let kernel = self.kernel_of(operation);
         let placement = &self.placement;
         let (stream, scratch, cuts) = (self.stream, &mut self.scratch, &mut self.cuts);
-        plan(operation, path, PlanContext { placement, kernel, stream, scratch, cuts })
+        plan(operation, path, PlanContext { placement, called, kernel, stream, scratch, cuts })
     }
 
     /// How the operation's elements combine; none where it reduces nothing.

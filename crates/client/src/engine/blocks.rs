@@ -324,7 +324,7 @@ fn uniting_pair(called: CollectiveKind) -> (Operator, Datatype) {
 mod tests {
     use tributary_algorithms::Algorithm;
 
-    use super::super::plan::{PlanContext, plan};
+    use super::super::plan::{Called, PlanContext, plan};
     use super::*;
     use crate::placement::Placement;
     use tributary_inter_host::kernel;
@@ -369,8 +369,15 @@ mod tests {
                         let kernel = kernel(Operator::Sum, Datatype::I32);
                         let (mut scratch, mut cuts) = (Vec::new(), Vec::new());
                         let (scratch, cut) = (&mut scratch, &mut cuts);
-                        let context =
-                            PlanContext { placement, kernel, stream: None, scratch, cuts: cut };
+                        let called = Called::from(&operation);
+                        let context = PlanContext {
+                            placement,
+                            called,
+                            kernel,
+                            stream: None,
+                            scratch,
+                            cuts: cut,
+                        };
                         (plan(&operation, path, context), cuts)
                     })
                     .collect();
@@ -438,7 +445,8 @@ mod tests {
             let (mut scratch, mut cuts) = (Vec::new(), Vec::new());
             let (scratch, cuts) = (&mut scratch, &mut cuts);
             let kernel = kernel(operator, datatype);
-            let context = PlanContext { placement, kernel, stream: None, scratch, cuts };
+            let called = Called::from(&operation);
+            let context = PlanContext { placement, called, kernel, stream: None, scratch, cuts };
             let plan = plan(&operation, Path::Tree, context);
             let elements = plan.iter().find_map(|stage| match stage {
                 Stage::InterHost { operation, .. } => Some(operation.elements),

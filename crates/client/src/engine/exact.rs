@@ -21,6 +21,7 @@ use tributary_inter_host::is_float_sum;
 use tributary_wire::{Datatype, Operator};
 
 use super::local::block_of;
+use super::plan::Called;
 use crate::operation::Operation;
 
 /// Values of one step at most; the others follow in further steps. It bounds the memory for lanes: values whose exponents are
@@ -279,6 +280,13 @@ impl ExactSums {
 }
 
 impl ExactSum {
+    /// What the program called: ranks that call another reduction, or floats of another type, are to be told so.
+    pub(super) fn called(&self) -> Called {
+        let Operation { collective, datatype, .. } = self.operation;
+        let number = collective.root().unwrap_or(0) ^ u32::from(datatype.code()) << 24;
+        Called { kind: collective.kind(), number }
+    }
+
     /// Whether the step under way tells the exponents, and adds nothing.
     pub(super) fn is_surveying(&self) -> bool {
         matches!(self.step, Step::Survey)

@@ -37,7 +37,12 @@ impl Engine {
             true => self.selection.path(&carried.question()),
             false => path,
         };
-        let plan = self.plan(carried, step_path);
+        let called = sum.called();
+        // Ranks of a host compare what carries a call, and this.
+        if let Some(host) = &mut self.host {
+            host.note(called.number ^ (called.kind as u32) << 16);
+        }
+        let plan = self.plan(carried, called, step_path);
         self.current = Some(Current { exact_sum: Some((sum, path)), ..Current::new(plan) });
     }
 }

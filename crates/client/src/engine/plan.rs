@@ -5,7 +5,7 @@
 //! part in the same shared-memory stages in the same order, which keeps their step counts equal.
 
 use arrayvec::ArrayVec;
-use tributary_algorithms::{Algorithm, Collective, Order};
+use tributary_algorithms::{Algorithm, Collective, CollectiveKind, Order};
 use tributary_shm_collectives::{self as shm, Action, Blocks, Combine};
 use tributary_tuning::Method;
 use tributary_wire::{Datatype, Operator, StreamTerms};
@@ -47,9 +47,26 @@ pub(crate) struct StreamUse {
     pub(crate) terms: StreamTerms,
 }
 
+/// What hosts compare of a call beside the operation that carries it: its kind, and in a number what else is to be the same.
+#[derive(Clone, Copy)]
+pub(super) struct Called {
+    pub(super) kind: CollectiveKind,
+    pub(super) number: u32,
+}
+
+impl From<&Operation> for Called {
+    /// An operation that carries itself: its root.
+    fn from(operation: &Operation) -> Self {
+        let Operation { collective, .. } = operation;
+        Self { kind: collective.kind(), number: collective.root().unwrap_or(0) }
+    }
+}
+
 /// What the stages work with beside the operation's own buffers.
 pub(super) struct PlanContext<'a> {
     pub(super) placement: &'a Placement,
+    /// What the program called, which this operation may carry for another.
+    pub(super) called: Called,
     pub(super) kernel: Option<&'static dyn Combine>,
     pub(super) stream: Option<StreamUse>,
     /// Room for vectors that the operation has no buffer for.
@@ -308,8 +325,8 @@ impl Planner<'_> {
         let has_parts = collective == Collective::ReduceScatter;
         InterHostOperation {
             collective,
-            called: self.operation.collective.kind(),
-            root_called: self.operation.collective.root().unwrap_or(0),
+            called: self.context.called.kind,
+            root_called: self.context.called.number,
             operator,
             datatype,
             elements,
@@ -352,7 +369,9 @@ mod tests {
         };
         let kernel = kernel(Operator::Sum, Datatype::I32);
         let (placement, scratch, cuts) = (&placement, &mut Vec::new(), &mut Vec::new());
-        plan(&operation, path, PlanContext { placement, kernel, stream: None, scratch, cuts })
+        let called = Called::from(&operation);
+        let context = PlanContext { placement, called, kernel, stream: None, scratch, cuts };
+        plan(&operation, path, context)
     }
 
     #[test]
