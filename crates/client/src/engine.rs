@@ -310,6 +310,10 @@ impl Engine {
     /// As [`run`](Self::run).
     #[inline]
     unsafe fn run_on_host(&mut self, operation: &Operation) -> Option<Result<(), CollectiveError>> {
+        if self.sums_exactly(operation) {
+            // SAFETY: as the caller of this function promises.
+            return unsafe { self.run_exact_sum_on_host(operation) };
+        }
         let ranks = self.idle_host()?.ranks();
         let root = operation.collective.root().unwrap_or(0);
         if root >= ranks || self.check_blocks(operation).is_err() {

@@ -3,7 +3,7 @@
 use tributary_selection::Path;
 
 use super::exact::{ExactSum, Next};
-use super::{Current, Engine};
+use super::{Current, Engine, is_empty};
 use crate::operation::{CollectiveError, Operation};
 
 impl Engine {
@@ -26,9 +26,52 @@ impl Engine {
                 Ok(true)
             }
             Next::Over => Ok(false),
-            Next::Refused => {
-                Err(self.fail(CollectiveError::NoExponents { label: self.label.clone() }))
+            Next::Refused => Err(self.refuse()),
+        }
+    }
+
+    /// Runs an exact sum of one host without making plans of its steps. `None` if it is anything but valid and first in line.
+    ///
+    /// # Safety
+    /// As [`Engine::run`].
+    pub(super) unsafe fn run_exact_sum_on_host(
+        &mut self,
+        operation: &Operation,
+    ) -> Option<Result<(), CollectiveError>> {
+        self.idle_host()?;
+        if is_empty(operation) || self.check(operation).is_err() {
+            return None;
+        }
+        let (rank, ranks) = (self.placement.rank, self.placement.ranks());
+        let sums = self.exact_sums.as_mut().expect("sums are exact here");
+        let (mut sum, mut carried) = sums.begin(*operation, rank, ranks);
+        loop {
+            let stage = self.host_stage(&carried).expect("integers can be added");
+            self.note_called(&sum);
+            let host = self.host.as_mut().expect("there are several ranks on this host");
+            // SAFETY: what goes between ranks is this communicator's.
+            if let Err(lost) = unsafe { host.run(&stage) } {
+                return Some(Err(self.on_lost(lost)));
             }
+            let sums = self.exact_sums.as_mut().expect("sums are exact here");
+            match sums.go_on(&mut sum) {
+                Next::Step(next) => carried = next,
+                Next::Over => return Some(Ok(())),
+                Next::Refused => return Some(Err(self.refuse())),
+            }
+        }
+    }
+
+    /// What came from the others is no survey.
+    fn refuse(&mut self) -> CollectiveError {
+        self.fail(CollectiveError::NoExponents { label: self.label.clone() })
+    }
+
+    /// Ranks of a host compare what carries a call, and this.
+    fn note_called(&mut self, sum: &ExactSum) {
+        let called = sum.called();
+        if let Some(host) = &mut self.host {
+            host.note(called.number ^ (called.kind as u32) << 16);
         }
     }
 
@@ -37,12 +80,8 @@ impl Engine {
             true => self.selection.path(&carried.question()),
             false => path,
         };
-        let called = sum.called();
-        // Ranks of a host compare what carries a call, and this.
-        if let Some(host) = &mut self.host {
-            host.note(called.number ^ (called.kind as u32) << 16);
-        }
-        let plan = self.plan(carried, called, step_path);
+        self.note_called(&sum);
+        let plan = self.plan(carried, sum.called(), step_path);
         self.current = Some(Current { exact_sum: Some((sum, path)), ..Current::new(plan) });
     }
 }
