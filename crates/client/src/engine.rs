@@ -73,7 +73,7 @@ pub(crate) struct Engine {
     has_idle_host: bool,
     kernels: &'static Kernels,
     /// What exact sums keep; none where sums are ordered.
-    exact_sums: Option<ExactSums>,
+    exact_sums: Option<Box<ExactSums>>,
     progress_hook: ProgressHook,
     /// Nonblocking operations, oldest first; the first is the one that runs.
     queue: VecDeque<Queued>,
@@ -163,7 +163,7 @@ impl Engine {
             is_one_host,
             has_idle_host: is_one_host,
             kernels,
-            exact_sums: sums_exactly.then(ExactSums::default),
+            exact_sums: sums_exactly.then(Box::default),
             progress_hook,
             label,
             placement,
