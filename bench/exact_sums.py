@@ -10,6 +10,7 @@ exponents lie near each other. A plain MPI is that of --mpi alone; the better of
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -79,17 +80,13 @@ def main():
     arguments.build.mkdir(parents=True, exist_ok=True)
     program = (arguments.build / f"exact_sums-{arguments.mpi}").resolve()
     subprocess.run([arguments.venvs / arguments.mpi / "bin/mpicc", "-O2", HERE / "exact_sums.c", "-o", program], check=True)
-    lab = Lab(arguments.tributary, f"exact-{os.getpid()}", *arguments.lab) if arguments.lab else None
     times = {}
-    try:
+    with Lab(arguments.tributary, f"exact-{os.getpid()}", *arguments.lab) if arguments.lab else contextlib.nullcontext() as lab:
         for number in range(arguments.rounds):
             for way in WAYS if number % 2 == 0 else reversed(WAYS):
                 print(f"round {number + 1} of {arguments.rounds}: {way}", file=sys.stderr, flush=True)
                 for case, us in measure(way, lab, program, arguments).items():
                     times.setdefault(case, {}).setdefault(way, []).append(us)
-    finally:
-        if lab is not None:
-            lab.__exit__()
     print_rows(times, arguments.json)
 
 

@@ -238,12 +238,12 @@ void communicators_revoked(comm_record *record) {
 
 void communicators_add_merged(MPI_Comm comm, const char *label) {
     atomic_store_explicit(&worlds_were_merged, true, memory_order_relaxed);
-    communicators_add(comm, label, (sums_word){""});
+    communicators_add(comm, label, SUMS_AS_SET);
 }
 
 sums_word communicators_sums_of(MPI_Comm comm) {
     comm_record *record = communicators_find(comm);
-    return record == NULL ? (sums_word){""} : record->sums;
+    return record == NULL ? SUMS_AS_SET : record->sums;
 }
 
 sums_word communicators_sums_in(MPI_Info info) {
@@ -252,7 +252,7 @@ sums_word communicators_sums_in(MPI_Info info) {
     if (info != MPI_INFO_NULL) {
         underlying.Info_get(info, "tributary_sums", (int)sizeof word.text - 1, word.text, &is_there);
     }
-    return is_there ? word : (sums_word){""};
+    return is_there ? word : SUMS_AS_SET;
 }
 
 void communicators_add(MPI_Comm comm, const char *label, sums_word sums) {
@@ -282,7 +282,7 @@ comm_record *communicators_find(MPI_Comm comm) {
     pthread_mutex_lock(&adopting);
     record = comm_table_find(comm);
     if (record == NULL) {
-        record = new_record(comm, "late", (sums_word){""});
+        record = new_record(comm, "late", SUMS_AS_SET);
     }
     pthread_mutex_unlock(&adopting);
     return record;

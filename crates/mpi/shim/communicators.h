@@ -24,6 +24,8 @@ typedef struct sums_word {
     char text[16];
 } sums_word;
 
+#define SUMS_AS_SET ((sums_word){""})
+
 typedef struct comm_record {
     MPI_Comm comm;
     tributary_communicator *core;

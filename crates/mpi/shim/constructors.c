@@ -19,8 +19,6 @@
         return error;                                                                              \
     }
 
-#define IN_SETTINGS ((sums_word){""})
-
 CONSTRUCTOR(Comm_dup, "dup", (MPI_Comm comm, MPI_Comm *made), (comm, made), made,
             communicators_sums_of(comm))
 
@@ -28,31 +26,31 @@ CONSTRUCTOR(Comm_dup_with_info, "dup", (MPI_Comm comm, MPI_Info info, MPI_Comm *
             (comm, info, made), made, communicators_sums_in(info))
 
 CONSTRUCTOR(Comm_split, "split", (MPI_Comm comm, int color, int key, MPI_Comm *made),
-            (comm, color, key, made), made, IN_SETTINGS)
+            (comm, color, key, made), made, SUMS_AS_SET)
 
 CONSTRUCTOR(Comm_split_type, "split_type",
             (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made),
             (comm, type, key, info, made), made, communicators_sums_in(info))
 
 CONSTRUCTOR(Comm_create, "create", (MPI_Comm comm, MPI_Group group, MPI_Comm *made),
-            (comm, group, made), made, IN_SETTINGS)
+            (comm, group, made), made, SUMS_AS_SET)
 
 CONSTRUCTOR(Comm_create_group, "create_group",
             (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *made), (comm, group, tag, made),
-            made, IN_SETTINGS)
+            made, SUMS_AS_SET)
 
 CONSTRUCTOR(Cart_create, "cart",
             (MPI_Comm comm, int ndims, const int dims[], const int periods[], int reorder,
              MPI_Comm *made),
-            (comm, ndims, dims, periods, reorder, made), made, IN_SETTINGS)
+            (comm, ndims, dims, periods, reorder, made), made, SUMS_AS_SET)
 
 CONSTRUCTOR(Cart_sub, "cart_sub", (MPI_Comm comm, const int remain[], MPI_Comm *made),
-            (comm, remain, made), made, IN_SETTINGS)
+            (comm, remain, made), made, SUMS_AS_SET)
 
 CONSTRUCTOR(Graph_create, "graph",
             (MPI_Comm comm, int nodes, const int index[], const int edges[], int reorder,
              MPI_Comm *made),
-            (comm, nodes, index, edges, reorder, made), made, IN_SETTINGS)
+            (comm, nodes, index, edges, reorder, made), made, SUMS_AS_SET)
 
 CONSTRUCTOR(Dist_graph_create, "dist_graph",
             (MPI_Comm comm, int n, const int nodes[], const int degrees[], const int targets[],

@@ -147,8 +147,8 @@ static void start(void) {
     shim_open(MPI_COMM_WORLD, copy_predefined);
     if (atomic_load_explicit(&shim_is_on, memory_order_relaxed)) {
         ask_for_callback();
-        communicators_add(MPI_COMM_WORLD, "world", (sums_word){""});
-        communicators_add(MPI_COMM_SELF, "self", (sums_word){""});
+        communicators_add(MPI_COMM_WORLD, "world", SUMS_AS_SET);
+        communicators_add(MPI_COMM_SELF, "self", SUMS_AS_SET);
     }
 }
 

@@ -129,6 +129,7 @@ pub struct Selection {
     /// Whether a scan's contributions are gathered, because the ranks of a host are no neighbours.
     gathers_scans: bool,
     limits: Limits,
+    /// Whether sums of floats are exact.
     sums_exactly: bool,
     recent: Recent,
     /// Whether links lose packets; none where that changes no path.

@@ -9,6 +9,11 @@ use tributary_tuning::AlgorithmChoice;
 pub(super) trait Choice: Copy + 'static {
     /// Every choice and its word.
     const NAMED: &[(&str, Self)];
+
+    /// The choice that a word asks for; none if there is no such word.
+    fn of_word(text: &str) -> Option<Self> {
+        Self::NAMED.iter().find(|(name, _)| *name == text).map(|(_, choice)| *choice)
+    }
 }
 
 /// What joins the hosts of a job.
@@ -177,7 +182,7 @@ impl Requirement {
     /// What a word asks for; none if there is no such word.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        Self::NAMED.iter().find(|(name, _)| *name == text).map(|(_, choice)| *choice)
+        Self::of_word(text)
     }
 }
 
@@ -214,7 +219,7 @@ impl Sums {
     /// What a word asks for; none if there is no such word.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        Self::NAMED.iter().find(|(name, _)| *name == text).map(|(_, choice)| *choice)
+        Self::of_word(text)
     }
 }
 

@@ -15,6 +15,11 @@ pub struct SettingError {
 }
 
 impl SettingError {
+    /// A value that is never allowed.
+    pub(crate) fn new(knob: &'static Knob, value: String) -> Self {
+        Self { knob, value, other: None }
+    }
+
     /// A value that is allowed, but not beside another knob.
     pub(crate) fn without(knob: &'static Knob, other: &'static Knob, value: &str) -> Self {
         Self { knob, value: value.to_owned(), other: Some(other) }

@@ -31,7 +31,7 @@ impl<E: Fn(&str) -> Option<String>> Reader<E> {
         }
         match read(&value) {
             Some(read) => Ok(Some(read)),
-            None => Err(SettingError { knob, value, other: None }),
+            None => Err(SettingError::new(knob, value)),
         }
     }
 
@@ -49,7 +49,7 @@ impl<E: Fn(&str) -> Option<String>> Reader<E> {
         let value = self.text(knob);
         match value.parse() {
             Ok(number) if allowed.contains(&number) => Ok(number),
-            _ => Err(SettingError { knob, value, other: None }),
+            _ => Err(SettingError::new(knob, value)),
         }
     }
 
@@ -69,10 +69,7 @@ impl<E: Fn(&str) -> Option<String>> Reader<E> {
     /// One of a few words.
     pub(super) fn choice<T: Choice>(&self, knob: &'static Knob) -> Result<T, SettingError> {
         let value = self.text(knob);
-        match T::NAMED.iter().find(|(name, _)| *name == value) {
-            Some((_, choice)) => Ok(*choice),
-            None => Err(SettingError { knob, value, other: None }),
-        }
+        T::of_word(&value).ok_or_else(|| SettingError::new(knob, value))
     }
 }
 

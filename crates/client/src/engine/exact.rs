@@ -98,23 +98,14 @@ enum Step {
 /// An expression with the type of a format's values.
 macro_rules! by_format {
     ($format:expr, $type:ident => $of_type:expr) => {
+        by_format!($format, $type => $of_type; F16: f16, Bf16: bf16, F32: f32, F64: f64)
+    };
+    ($format:expr, $type:ident => $of_type:expr; $($name:ident: $element:ty),*) => {
         match $format {
-            Format::F16 => {
-                type $type = f16;
+            $(Format::$name => {
+                type $type = $element;
                 $of_type
-            }
-            Format::Bf16 => {
-                type $type = bf16;
-                $of_type
-            }
-            Format::F32 => {
-                type $type = f32;
-                $of_type
-            }
-            Format::F64 => {
-                type $type = f64;
-                $of_type
-            }
+            })*
         }
     };
 }
@@ -191,19 +182,14 @@ impl ExactSums {
 
     fn begin_piece(&mut self, sum: &mut ExactSum) -> Operation {
         match *self.assumed_for(sum) {
-            Some(assumption)
-                if carrier_collective(sum.operation.collective) == Collective::Allreduce =>
-            {
-                self.assume(sum, assumption.layout)
-            }
+            Some(assumption) if sum.may_assume() => self.assume(sum, assumption.layout),
             _ => self.survey(sum),
         }
     }
 
     fn survey(&mut self, sum: &mut ExactSum) -> Operation {
         sum.step = Step::Survey;
-        self.lanes.resize(self.lanes.len().max(SURVEY), 0);
-        self.lanes[..SURVEY].copy_from_slice(&sum.span().to_maxima());
+        self.integers(SURVEY).copy_from_slice(&sum.span().to_maxima());
         self.carry(Collective::Allreduce, Operator::Max, SURVEY)
     }
 
@@ -212,21 +198,29 @@ impl ExactSums {
         let Some(found) = maxima.and_then(|maxima| Span::from_maxima(*maxima)) else {
             return Next::Refused;
         };
+        // What nobody will assume needs nothing to spare.
+        let layout = match sum.may_assume() {
+            true => self.widen_assumption(sum, found),
+            false => sum.format.layout(found, sum.ranks),
+        };
+        Next::Step(self.send(sum, layout))
+    }
+
+    /// The layout that this sum takes, and the next ones assume: it holds what was found now and before.
+    fn widen_assumption(&mut self, sum: &ExactSum, found: Span) -> Layout {
         let assumed = self.assumed_for(sum);
-        let known = assumed.map(|it| it.span);
         let spared = if sum.is_short() { sum.format.widen(found, SPARE_BITS) } else { found };
-        let span = known.map_or(spared, |known| known.join(spared));
+        let span = assumed.map_or(spared, |known| known.span.join(spared));
         let layout = sum.format.layout(span, sum.ranks);
         *assumed = Some(Assumption { span, layout, wide_sums: 0 });
-        Next::Step(self.send(sum, layout))
+        layout
     }
 
     /// The sum in a layout that holds every rank's values.
     fn send(&mut self, sum: &mut ExactSum, layout: Layout) -> Operation {
         sum.step = Step::Sum(layout);
         let lanes = sum.len() * layout.lanes_per_element();
-        self.lanes.resize(self.lanes.len().max(lanes), 0);
-        sum.write(layout, &mut self.lanes[..lanes]);
+        sum.write(layout, self.integers(lanes));
         self.carry(carrier_collective(sum.operation.collective), Operator::Sum, lanes)
     }
 
@@ -234,14 +228,11 @@ impl ExactSums {
     fn assume(&mut self, sum: &mut ExactSum, layout: Layout) -> Operation {
         sum.step = Step::Assumed(layout);
         let lanes = sum.len() * layout.lanes_per_element();
-        self.lanes.resize(self.lanes.len().max(lanes + 1), 0);
         let span = sum.span();
-        let (values, answer) = self.lanes[..=lanes].split_at_mut(lanes);
+        let (values, answer) = self.integers(lanes + 1).split_at_mut(lanes);
         if layout.holds(span) {
             sum.write(layout, values);
-            let own = sum.format.layout(span, sum.ranks);
-            let is_wide = own.lanes_per_element() < layout.lanes_per_element();
-            answer[0] = if is_wide { NARROW } else { 0 };
+            answer[0] = if sum.is_narrower(span, layout) { NARROW } else { 0 };
         } else {
             values.fill(0);
             answer[0] = MISFIT;
@@ -253,7 +244,7 @@ impl ExactSums {
     fn note_width(&mut self, sum: &ExactSum, narrow: i64) {
         let assumed = self.assumed_for(sum);
         let Some(assumption) = assumed else { return };
-        let is_wide = narrow == i64::from(sum.ranks) && !sum.is_short();
+        let is_wide = narrow == i64::from(sum.ranks);
         assumption.wide_sums = if is_wide { assumption.wide_sums + 1 } else { 0 };
         if assumption.wide_sums == WIDE_SUMS_MAX {
             *assumed = None;
@@ -262,6 +253,14 @@ impl ExactSums {
 
     fn assumed_for(&mut self, sum: &ExactSum) -> &mut Option<Assumption> {
         &mut self.assumed[sum.format as usize][usize::from(sum.is_short())]
+    }
+
+    /// Room for what goes between ranks.
+    fn integers(&mut self, count: usize) -> &mut [i64] {
+        if self.lanes.len() < count {
+            self.lanes.resize(count, 0);
+        }
+        &mut self.lanes[..count]
     }
 
     /// An operation on the first integers, in place.
@@ -299,6 +298,17 @@ impl ExactSum {
 
     fn is_short(&self) -> bool {
         self.values <= SHORT_VALUES
+    }
+
+    /// Whether all ranks would learn that a layout does not hold every rank's values.
+    fn may_assume(&self) -> bool {
+        carrier_collective(self.operation.collective) == Collective::Allreduce
+    }
+
+    /// Whether fewer lanes would do for values of this span. In short vectors they are never too many.
+    fn is_narrower(&self, span: Span, layout: Layout) -> bool {
+        !self.is_short()
+            && self.format.layout(span, self.ranks).lanes_per_element() < layout.lanes_per_element()
     }
 
     fn span(&self) -> Span {
