@@ -12,10 +12,11 @@ import torch.distributed as dist
 
 from ._backend import TributaryBackend, create
 from ._naming import name_groups
+from ._options import Options
 from ._shrinking import correct_marks
 from ._work import pass_questions_on
 
-__all__ = ["TributaryBackend", "register"]
+__all__ = ["Options", "TributaryBackend", "register"]
 
 
 def register():

@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import functools
 
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend
@@ -11,6 +12,7 @@ from .._tributary import Communicator
 from ._collectives import LibraryCollectives
 from ._elastic import ElasticGroup
 from ._monitored_barrier import await_all
+from ._options import Options, sums_in
 from ._pairwise import PairwiseCollectives
 from ._roll import Roll
 from ._transfers import Transfers
@@ -27,29 +29,30 @@ _world = None
 def create(options, backend_options=None):
     """Makes a process group, when torch.distributed asks for one. Collective over its ranks."""
     global _world
+    sums = sums_in(backend_options)
     if getattr(options, "enable_reconfigure", False):
-        return ElasticGroup(options, make_elastic)
+        return ElasticGroup(options, functools.partial(make_elastic, sums=sums))
     label = f"torch {options.group_id}"
     rank, size = options.group_rank, options.group_size
     # Later groups share the place at the manager of the group of all ranks. All ranks see alike whether there is one.
     is_world = not options.global_ranks_in_group
     parent = _world._communicator if _world is not None and not is_world else None
-    made = meet(options.store, rank, size, "tributary", label, parent)
-    group = TributaryBackend(made, options.store, options.timeout)
+    made = meet(options.store, rank, size, "tributary", label, parent, sums)
+    group = TributaryBackend(made, options.store, options.timeout, sums)
     if is_world:
         _world = group
     return group
 
 
-def make_elastic(store, rank, size, label):
+def make_elastic(store, rank, size, label, sums):
     """The backend of a group whose ranks change, for those that it has now."""
-    return TributaryBackend(meet(store, rank, size, "tributary", label, None), store, store.timeout)
+    return TributaryBackend(meet(store, rank, size, "tributary", label, None, sums), store, store.timeout, sums)
 
 
-def meet(store, rank, size, prefix, label, parent):
+def meet(store, rank, size, prefix, label, parent, sums):
     """A communicator of the ranks that meet in a store."""
     exchange = StoreExchange(store, rank, size, prefix)
-    return Communicator.from_exchange(exchange, rank, size, label=label, parent=parent, computes_beside=True)
+    return Communicator.from_exchange(exchange, rank, size, label=label, parent=parent, computes_beside=True, sums=sums)
 
 
 class TributaryBackend(LibraryCollectives, PairwiseCollectives, Backend):
@@ -60,9 +63,10 @@ class TributaryBackend(LibraryCollectives, PairwiseCollectives, Backend):
     supports_coalescing = supports_time_estimate = supports_reconfigure = supports_window = False
     supports_splitting = supports_shrinking = True
 
-    def __init__(self, communicator, store, timeout):
+    def __init__(self, communicator, store, timeout, sums):
         super().__init__(communicator.rank, communicator.size)
         self._communicator, self._store, self._timeout_s = communicator, store, timeout.total_seconds()
+        self._sums = sums
         self._sequence = 0
         self._transfers = Transfers(communicator, self.abort)
         roll = Roll(store, communicator.rank, communicator.size, self._transfers.session)
@@ -79,8 +83,8 @@ class TributaryBackend(LibraryCollectives, PairwiseCollectives, Backend):
 
     @property
     def options(self):
-        """The timeout, in the form that torch gives options."""
-        return Backend.Options("tributary", self._timeout)
+        """What the group was made with."""
+        return Options(sums=self._sums, timeout=self._timeout)
 
     @property
     def _timeout(self):
@@ -116,8 +120,8 @@ class TributaryBackend(LibraryCollectives, PairwiseCollectives, Backend):
         """A group of those of this group's ranks, of which this rank is one."""
         own = ranks.index(self._communicator.rank)
         label = f"{self._communicator.label}/split"
-        made = meet(store, own, len(ranks), "tributary", label, self._communicator)
-        return TributaryBackend(made, store, options._timeout if options else self._timeout)
+        made = meet(store, own, len(ranks), "tributary", label, self._communicator, self._sums)
+        return TributaryBackend(made, store, options._timeout if options else self._timeout, self._sums)
 
     def shrink(self, ranks_to_exclude, shrink_flags=0, opts_override=None):
         """A group of the ranks that are left. Those that are excluded, dead ones as a rule, take no part. It has a
@@ -128,8 +132,9 @@ class TributaryBackend(LibraryCollectives, PairwiseCollectives, Backend):
             self.abort()
         word = "-".join(map(str, ranks_to_exclude))
         label = f"{self._communicator.label} without {word}"
-        made = meet(self._store, ranks.index(self._communicator.rank), len(ranks), f"without {word}", label, None)
-        group = TributaryBackend(made, dist.PrefixStore(f"without {word}", self._store), self._timeout)
+        own = ranks.index(self._communicator.rank)
+        made = meet(self._store, own, len(ranks), f"without {word}", label, None, self._sums)
+        group = TributaryBackend(made, dist.PrefixStore(f"without {word}", self._store), self._timeout, self._sums)
         if _world is self:
             _world = group
         return group
