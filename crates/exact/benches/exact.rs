@@ -139,7 +139,8 @@ fn lanes_of<T: Plain + tributary_exact::Element>(
     layout.write(values, &mut written);
     let written = RefCell::new(written);
     let sums = RefCell::new(vec![T::default(); values.len()]);
-    let contenders: [Contender<'_>; 4] = [
+    let portable = Isa::Portable;
+    let contenders: [Contender<'_>; 6] = [
         ("copy", Box::new(|| sums.borrow_mut().copy_from_slice(black_box(values)))),
         (
             "span",
@@ -155,6 +156,22 @@ fn lanes_of<T: Plain + tributary_exact::Element>(
             "read",
             Box::new(|| {
                 layout.read(black_box(&written.borrow()), black_box(&mut sums.borrow_mut()))
+            }),
+        ),
+        (
+            "write, portable",
+            Box::new(|| {
+                layout.write_with(portable, black_box(values), black_box(&mut written.borrow_mut()))
+            }),
+        ),
+        (
+            "read, portable",
+            Box::new(|| {
+                layout.read_with(
+                    portable,
+                    black_box(&written.borrow()),
+                    black_box(&mut sums.borrow_mut()),
+                )
             }),
         ),
     ];

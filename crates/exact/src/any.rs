@@ -1,10 +1,11 @@
 //! A sum whose format is known at run time only, as other languages have it.
 
 use crate::accumulator::Accumulator;
-use crate::arrays::{Isa, LengthsDiffer};
+use crate::arrays::LengthsDiffer;
 use crate::encoding::{DecodeError, encoded_bytes_max, encoded_format};
 use crate::format::{Format, Products};
 use crate::integers::integers_per_sum;
+use crate::isa::Isa;
 use crate::window::{Overflow, Window};
 
 /// An accumulator of one of the formats whose arrays are summed.

@@ -4,15 +4,11 @@
 //! Must not know how ranks agree on a span or how their lanes are added.
 
 use crate::class::Class;
+use crate::digits::{COUNT_BITS, Digits, Read, Write, class_of, count_of, signed};
 use crate::format::{Element, Parts, bits_above_unit, split};
-use crate::rounding::{can_convert, convert, convert_wide, round, round_integer};
+use crate::isa::Isa;
+use crate::rounding::{bits_of_class, can_convert, round_integer};
 use crate::span::Span;
-
-/// Bits of a count if all three are in one lane.
-const COUNT_BITS: u32 = 21;
-
-/// Counts of one element: +infinities, -infinities, contributions that are not -0. A NaN counts as infinities of both signs.
-type Counts = [bool; 3];
 
 /// How an element is laid out in lanes. The span, the format and the number of ranks alone decide.
 ///
@@ -25,10 +21,8 @@ type Counts = [bool; 3];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     format: u8,
-    /// Bit of the format's range with which the lowest digit begins.
-    lowest: u32,
-    digit_bits: u32,
-    digits: usize,
+    digits: Digits,
+    digit_lanes: usize,
     count_lanes: usize,
 }
 
@@ -52,9 +46,8 @@ impl Layout {
         };
         Self {
             format: E::CODE,
-            lowest: lowest.saturating_sub(spare - above),
-            digit_bits,
-            digits: digits as usize,
+            digits: Digits { lowest: lowest.saturating_sub(spare - above), bits: digit_bits },
+            digit_lanes: digits as usize,
             count_lanes,
         }
     }
@@ -62,14 +55,14 @@ impl Layout {
     /// How many lanes an element has. Those of element `i` begin at `i` times as many.
     #[must_use]
     pub fn lanes_per_element(&self) -> usize {
-        self.digits + self.count_lanes
+        self.digit_lanes + self.count_lanes
     }
 
     /// Whether values of this span can be written.
     #[must_use]
     pub fn holds(&self, span: Span) -> bool {
-        let end = self.lowest + self.digits as u32 * self.digit_bits;
-        self.lowest <= span.lowest
+        let end = self.digits.lowest + self.digit_lanes as u32 * self.digits.bits;
+        self.digits.lowest <= span.lowest
             && span.end <= end
             && (self.count_lanes > 0 || !span.has_classes())
     }
@@ -80,23 +73,23 @@ impl Layout {
     /// # Panics
     /// If the layout is one of another format, or there is another number of lanes.
     pub fn write<E: Element>(&self, values: &[E], lanes: &mut [i64]) {
+        self.write_with(Isa::for_values(values.len()), values, lanes);
+    }
+
+    /// The same by the loops of an instruction set, if the processor has it.
+    ///
+    /// # Panics
+    /// As [`write`](Self::write).
+    pub fn write_with<E: Element>(&self, isa: Isa, values: &[E], lanes: &mut [i64]) {
         self.check::<E>(values.len(), lanes.len());
-        match (self.digits, self.count_lanes) {
-            (1, 0) => {
-                for (&value, lane) in values.iter().zip(lanes) {
-                    *lane = self.to_digit(&split(value));
-                }
-            }
-            (2, 0) => {
-                for (&value, pair) in values.iter().zip(lanes.as_chunks_mut().0) {
-                    *pair = self.to_two_digits(&split(value));
-                }
-            }
-            (3, 0) => {
-                for (&value, three) in values.iter().zip(lanes.as_chunks_mut().0) {
-                    *three = self.to_three_digits(&split(value));
-                }
-            }
+        let digits = self.digits;
+        match (self.digit_lanes, self.count_lanes) {
+            (1, 0) => isa.run(Write::<E, 1, 1> { digits, values, lanes }),
+            (1, 1) => isa.run(Write::<E, 1, 2> { digits, values, lanes }),
+            (2, 0) => isa.run(Write::<E, 2, 2> { digits, values, lanes }),
+            (2, 1) => isa.run(Write::<E, 2, 3> { digits, values, lanes }),
+            (3, 0) => isa.run(Write::<E, 3, 3> { digits, values, lanes }),
+            (3, 1) => isa.run(Write::<E, 3, 4> { digits, values, lanes }),
             _ => {
                 let elements = lanes.chunks_exact_mut(self.lanes_per_element());
                 for (&value, lanes) in values.iter().zip(elements) {
@@ -111,28 +104,26 @@ impl Layout {
     /// # Panics
     /// If the layout is one of another format, or there is another number of lanes.
     pub fn read<E: Element>(&self, lanes: &[i64], values: &mut [E]) {
+        self.read_with(Isa::for_values(values.len()), lanes, values);
+    }
+
+    /// The same by the loops of an instruction set, if the processor has it.
+    ///
+    /// # Panics
+    /// As [`read`](Self::read).
+    pub fn read_with<E: Element>(&self, isa: Isa, lanes: &[i64], values: &mut [E]) {
         self.check::<E>(values.len(), lanes.len());
-        let lowest = self.lowest;
+        let digits = self.digits;
         // Three digits may lose the lowest one.
-        let can_convert = can_convert::<E>(lowest) && can_convert::<E>(lowest + self.digit_bits);
-        match (self.digits, self.count_lanes, can_convert) {
-            (1, 0, true) => {
-                let sums = values.iter_mut().zip(lanes);
-                sums.for_each(|(value, &lane)| *value = convert(lane, lowest));
-            }
-            (2, 0, true) => {
-                let sums = values.iter_mut().zip(lanes.as_chunks().0);
-                sums.for_each(|(value, &pair)| {
-                    *value = convert_wide(self.join_digits(pair), lowest);
-                });
-            }
-            (3, 0, true) => {
-                let sums = values.iter_mut().zip(lanes.as_chunks().0);
-                sums.for_each(|(value, &three)| {
-                    let (integer, lowest) = self.join_three_digits(three);
-                    *value = convert_wide(integer, lowest);
-                });
-            }
+        let can_convert =
+            [0, digits.bits].iter().all(|bits| can_convert::<E>(digits.lowest + bits));
+        match (self.digit_lanes, self.count_lanes, can_convert) {
+            (1, 0, true) => isa.run(Read::<E, 1, 1> { digits, lanes, values }),
+            (1, 1, true) => isa.run(Read::<E, 1, 2> { digits, lanes, values }),
+            (2, 0, true) => isa.run(Read::<E, 2, 2> { digits, lanes, values }),
+            (2, 1, true) => isa.run(Read::<E, 2, 3> { digits, lanes, values }),
+            (3, 0, true) => isa.run(Read::<E, 3, 3> { digits, lanes, values }),
+            (3, 1, true) => isa.run(Read::<E, 3, 4> { digits, lanes, values }),
             _ => {
                 let elements = lanes.chunks_exact(self.lanes_per_element());
                 for (value, lanes) in values.iter_mut().zip(elements) {
@@ -151,84 +142,35 @@ impl Layout {
         );
     }
 
-    /// All bits of a digit.
-    #[inline(always)]
-    fn mask(&self) -> u64 {
-        (1 << self.digit_bits) - 1
-    }
-
-    /// The value's lowest bit in units of the layout's; anything if the value is zero.
-    #[inline(always)]
-    fn offset(&self, parts: &Parts) -> u32 {
-        parts.position.wrapping_sub(self.lowest)
-    }
-
-    #[inline(always)]
-    fn to_digit(self, parts: &Parts) -> i64 {
-        signed(parts.significand.wrapping_shl(self.offset(parts)), parts.is_negative)
-    }
-
-    #[inline(always)]
-    fn to_two_digits(self, parts: &Parts) -> [i64; 2] {
-        let magnitude = u128::from(parts.significand).wrapping_shl(self.offset(parts));
-        let low = magnitude as u64 & self.mask();
-        let high = (magnitude >> self.digit_bits) as u64;
-        [signed(low, parts.is_negative), signed(high, parts.is_negative)]
-    }
-
-    #[inline(always)]
-    fn join_digits(&self, [low, high]: [i64; 2]) -> i128 {
-        (i128::from(high) << self.digit_bits) + i128::from(low)
-    }
-
-    #[inline(always)]
-    fn to_three_digits(self, parts: &Parts) -> [i64; 3] {
-        [0, 1, 2].map(|at| {
-            let shift = self.offset(parts).wrapping_sub(at * self.digit_bits) as i32;
-            let up = parts.significand.checked_shl(shift as u32).unwrap_or(0);
-            let down = parts.significand.checked_shr(shift.unsigned_abs()).unwrap_or(0);
-            signed(if shift < 0 { down } else { up } & self.mask(), parts.is_negative)
-        })
-    }
-
-    /// The sum as an integer with the bit where it begins. If the sum is long, the lowest digit is dropped, and the lowest
-    /// bit that is left is set also if a bit of that digit is.
-    #[inline(always)]
-    fn join_three_digits(&self, [low, middle, high]: [i64; 3]) -> (i128, u32) {
-        let upper = self.join_digits([middle.wrapping_add(low >> self.digit_bits), high]);
-        let low = i128::from(low as u64 & self.mask());
-        if i128::from((upper as i64) << 1 >> 1) == upper {
-            (upper << self.digit_bits | low, self.lowest)
-        } else {
-            (upper | i128::from(low != 0), self.lowest + self.digit_bits)
-        }
-    }
-
     fn write_element<E: Element>(&self, value: E, lanes: &mut [i64]) {
         let parts = split(value);
-        let (digits, counts) = lanes.split_at_mut(self.digits);
-        match digits {
-            _ if !parts.class.is_finite() => digits.fill(0),
-            [digit] => *digit = self.to_digit(&parts),
-            [low, high] => [*low, *high] = self.to_two_digits(&parts),
-            _ => self.write_digits(&parts, digits),
+        let (digits, counts) = lanes.split_at_mut(self.digit_lanes);
+        if parts.class.is_finite() {
+            self.write_digits(&parts, digits);
+        } else {
+            digits.fill(0);
         }
-        let each = counts_of(parts.class).map(i64::from);
+        let count = count_of(parts.class);
         match counts {
             [] => {}
-            [count] => *count = each[0] | each[1] << COUNT_BITS | each[2] << (2 * COUNT_BITS),
-            _ => counts.copy_from_slice(&each),
+            [all] => *all = count,
+            _ => {
+                for (at, each) in counts.iter_mut().enumerate() {
+                    *each = count >> (at as u32 * COUNT_BITS) & 1;
+                }
+            }
         }
     }
 
     fn write_digits(&self, parts: &Parts, digits: &mut [i64]) {
         digits.fill(0);
-        let offset = self.offset(parts);
-        let mut magnitude = u128::from(parts.significand) << (offset % self.digit_bits);
-        let from = (offset / self.digit_bits) as usize;
-        for digit in digits.iter_mut().skip(from) {
-            *digit = signed(magnitude as u64 & self.mask(), parts.is_negative);
-            magnitude >>= self.digit_bits;
+        let bits = self.digits.bits;
+        // Anything if the value is zero.
+        let offset = parts.position.wrapping_sub(self.digits.lowest);
+        let mut magnitude = u128::from(parts.significand) << (offset % bits);
+        for digit in digits.iter_mut().skip((offset / bits) as usize) {
+            *digit = signed(magnitude as u64 & self.digits.mask(), parts.is_negative);
+            magnitude >>= bits;
             if magnitude == 0 {
                 break;
             }
@@ -236,28 +178,30 @@ impl Layout {
     }
 
     fn read_element<E: Element>(&self, lanes: &[i64]) -> E {
-        let (digits, counts) = lanes.split_at(self.digits);
+        let (digits, counts) = lanes.split_at(self.digit_lanes);
         let class = match *counts {
             [] => Class::Finite,
-            [count] => {
-                let bits = (1 << COUNT_BITS) - 1;
-                class_of([0, 1, 2].map(|at| count >> (at * COUNT_BITS) & bits != 0))
-            }
-            _ => class_of([0, 1, 2].map(|at| counts[at] != 0)),
+            [all] => class_of(all),
+            _ => class_of(
+                (0..)
+                    .zip(counts)
+                    .fold(0, |all, (at, &each)| all | i64::from(each != 0) << (at * COUNT_BITS)),
+            ),
         };
         match *digits {
-            _ if class != Class::Finite => {
-                E::from_bits_u64(round::<E>(class, 0, &[]).to_bits_u64())
+            _ if class != Class::Finite => E::from_bits_u64(bits_of_class::<E>(class)),
+            [digit] => round_integer(digit.into(), self.digits.lowest),
+            [low, high] => {
+                let sum = (i128::from(high) << self.digits.bits) + i128::from(low);
+                round_integer(sum, self.digits.lowest)
             }
-            [digit] => round_integer(digit.into(), self.lowest),
-            [low, high] => round_integer(self.join_digits([low, high]), self.lowest),
             _ => self.round_digits(digits),
         }
     }
 
     /// Rounds the sum of any number of digits.
     fn round_digits<E: Element>(&self, digits: &[i64]) -> E {
-        let carried = |carry: i64, &digit: &i64| digit.wrapping_add(carry) >> self.digit_bits;
+        let carried = |carry: i64, &digit: &i64| digit.wrapping_add(carry) >> self.digits.bits;
         let is_negative = digits.iter().fold(0, carried) < 0;
         let (magnitude, lowest) = self.magnitude(digits, is_negative);
         round_integer(if is_negative { magnitude.wrapping_neg() } else { magnitude }, lowest)
@@ -266,21 +210,22 @@ impl Layout {
     /// The magnitude of a sum that has this sign, with the bit where it begins. The highest 64 bits or more are kept; the
     /// lowest of them is set also if a bit that was dropped is.
     fn magnitude(&self, digits: &[i64], is_negative: bool) -> (i128, u32) {
+        let bits = self.digits.bits;
         let mut integer = 0_i128;
-        let mut lowest = self.lowest;
-        let mut position = self.lowest;
+        let mut lowest = self.digits.lowest;
+        let mut position = lowest;
         let mut carry = 0;
         for (at, &digit) in digits.iter().enumerate() {
             let sum = signed(digit as u64, is_negative).wrapping_add(carry);
-            carry = sum >> self.digit_bits;
+            carry = sum >> bits;
             let is_topmost = at + 1 == digits.len();
-            let kept = if is_topmost { sum } else { sum & self.mask() as i64 };
+            let kept = if is_topmost { sum } else { sum & self.digits.mask() as i64 };
             if kept != 0 {
                 let dropped = (position - lowest).saturating_sub(64);
                 lowest += dropped;
                 integer = shift_out(integer, dropped) | i128::from(kept) << (position - lowest);
             }
-            position += self.digit_bits;
+            position += bits;
         }
         (integer, lowest)
     }
@@ -291,30 +236,4 @@ fn shift_out(integer: i128, bits: u32) -> i128 {
     let bits = bits.min(i128::BITS - 1);
     let dropped = integer & (1_i128 << bits).wrapping_sub(1);
     integer >> bits | i128::from(dropped != 0)
-}
-
-#[inline(always)]
-fn signed(magnitude: u64, is_negative: bool) -> i64 {
-    let sign = -i64::from(is_negative);
-    (magnitude as i64 ^ sign).wrapping_sub(sign)
-}
-
-fn counts_of(class: Class) -> Counts {
-    let is_nan = class == Class::Nan;
-    [
-        class == Class::PositiveInfinity || is_nan,
-        class == Class::NegativeInfinity || is_nan,
-        class != Class::NegativeZero,
-    ]
-}
-
-/// The class of a sum, from which of its counts are not zero.
-fn class_of(counts: Counts) -> Class {
-    match counts {
-        [true, true, _] => Class::Nan,
-        [true, false, _] => Class::PositiveInfinity,
-        [false, true, _] => Class::NegativeInfinity,
-        [false, false, true] => Class::Finite,
-        [false, false, false] => Class::NegativeZero,
-    }
 }

@@ -25,8 +25,8 @@
 //! Values within a narrow range of exponents take one or two lanes.
 //!
 //! # Arrays
-//! With the feature `std`, which finds out what the processor can do, [`exact_sum`] and [`exact_dot`] take long arrays. Without
-//! it the crate has no unsafe code.
+//! With the feature `std`, which finds out what the processor can do, [`exact_sum`] and [`exact_dot`] take long arrays, and
+//! lanes are written and read by vector instructions. Without it the crate has no unsafe code.
 #![no_std]
 #![cfg_attr(not(feature = "std"), forbid(unsafe_code))]
 #![deny(unsafe_code)]
@@ -40,9 +40,11 @@ mod any;
 #[cfg(feature = "std")]
 mod arrays;
 mod class;
+mod digits;
 mod encoding;
 mod format;
 mod integers;
+mod isa;
 mod lanes;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
@@ -54,11 +56,12 @@ pub use accumulator::Accumulator;
 #[cfg(feature = "std")]
 pub use any::{AddError, AnySum};
 #[cfg(feature = "std")]
-pub use arrays::{ArrayElement, Isa, LengthsDiffer, exact_dot, exact_sum};
+pub use arrays::{ArrayElement, LengthsDiffer, exact_dot, exact_sum};
 pub use class::Class;
 pub use encoding::{DecodeError, HEADER_BYTES, VERSION, encoded_bytes_max};
 pub use format::{Element, Format, Products};
 pub use integers::integers_per_sum;
+pub use isa::Isa;
 pub use lanes::Layout;
 pub use span::Span;
 pub use window::{Overflow, Window};

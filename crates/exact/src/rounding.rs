@@ -7,15 +7,8 @@ use crate::format::{Element, Format};
 
 /// Rounds the integer of `words`, the lowest of which is word `first`, or what `class` says instead.
 pub(crate) fn round<F: Format>(class: Class, first: usize, words: &[u64]) -> F::Rounded {
-    let field_max = (1_u64 << F::Rounded::EXPONENT_BITS) - 1;
-    let infinity = field_max << (F::Rounded::PRECISION - 1);
-    let sign = 1_u64 << (F::Rounded::PRECISION - 1 + F::Rounded::EXPONENT_BITS);
+    let infinity = infinity::<F::Rounded>();
     let bits = match class {
-        Class::Empty => 0,
-        Class::NegativeZero => sign,
-        Class::PositiveInfinity => infinity,
-        Class::NegativeInfinity => sign | infinity,
-        Class::Nan => infinity | 1 << (F::Rounded::PRECISION - 2),
         Class::Finite => {
             let is_negative = words.last().is_some_and(|&word| word >> 63 == 1);
             let mut magnitude = F::ZERO_WORDS;
@@ -25,10 +18,32 @@ pub(crate) fn round<F: Format>(class: Class, first: usize, words: &[u64]) -> F::
                 negate(magnitude);
             }
             round_magnitude::<F>(first, magnitude).min(infinity)
-                | if is_negative { sign } else { 0 }
+                | if is_negative { sign::<F::Rounded>() } else { 0 }
         }
+        other => bits_of_class::<F::Rounded>(other),
     };
     F::Rounded::from_bits_u64(bits)
+}
+
+/// The bits of a sum of this class; those of +0 if it is finite.
+#[inline(always)]
+pub(crate) fn bits_of_class<E: Element>(class: Class) -> u64 {
+    let infinity = infinity::<E>();
+    match class {
+        Class::Empty | Class::Finite => 0,
+        Class::NegativeZero => sign::<E>(),
+        Class::PositiveInfinity => infinity,
+        Class::NegativeInfinity => sign::<E>() | infinity,
+        Class::Nan => infinity | 1 << (E::PRECISION - 2),
+    }
+}
+
+const fn infinity<E: Element>() -> u64 {
+    ((1 << E::EXPONENT_BITS) - 1) << (E::PRECISION - 1)
+}
+
+const fn sign<E: Element>() -> u64 {
+    1 << (E::PRECISION - 1 + E::EXPONENT_BITS)
 }
 
 /// The bits of the rounded magnitude; beyond those of infinity if it overflows.
@@ -65,17 +80,15 @@ pub(crate) fn round_integer<E: Element>(integer: i128, lowest: u32) -> E {
     let rounds_up = dropped > (1 << 63) - (kept & 1);
     // As in `round_magnitude`.
     let bits = (u64::from(room - raise) << (E::PRECISION - 1)) + kept + u64::from(rounds_up);
-    let infinity = ((1 << E::EXPONENT_BITS) - 1) << (E::PRECISION - 1);
-    let sign = u64::from(integer < 0) << (E::PRECISION - 1 + E::EXPONENT_BITS);
-    E::from_bits_u64(if integer == 0 { 0 } else { bits.min(infinity) | sign })
+    let sign = if integer < 0 { sign::<E>() } else { 0 };
+    E::from_bits_u64(if integer == 0 { 0 } else { bits.min(infinity::<E>()) | sign })
 }
 
-/// Whether [`convert`] and [`convert_wide`] are right for integers whose lowest bit is bit `lowest`.
+/// Whether the processor's conversions round integers right whose lowest bit is bit `lowest`, by way of doubles.
 pub(crate) fn can_convert<E: Element>(lowest: u32) -> bool {
-    let has_conversion = matches!(E::PRECISION, f32::PRECISION | f64::PRECISION);
     let is_normal = lowest >= E::PRECISION - 1;
-    let has_unit = field_of_unit::<E>(lowest + 64) < (1 << E::EXPONENT_BITS) - 1;
-    has_conversion && is_normal && has_unit && processor_rounds_to_nearest()
+    let has_unit = lowest as i32 + 64 + E::SMALLEST < f64::MAX_EXP;
+    is_normal && has_unit && processor_rounds_to_nearest()
 }
 
 /// A program may have set another mode for its thread.
@@ -83,38 +96,6 @@ fn processor_rounds_to_nearest() -> bool {
     // Below and above the middle between one and the next number. No other mode rounds one down and the other up.
     let [below, above] = black_box([0.25 * f64::EPSILON, 0.75 * f64::EPSILON]);
     1.0 + below == 1.0 && 1.0 + above == 1.0 + f64::EPSILON
-}
-
-/// Rounds an integer by the processor's conversion. The product with a power of two is exact, as it is not subnormal:
-/// no mode of the processor makes it zero.
-#[inline(always)]
-pub(crate) fn convert<E: Element>(integer: i64, lowest: u32) -> E {
-    let unit = field_of_unit::<E>(lowest);
-    E::from_bits_u64(if E::PRECISION == f64::PRECISION {
-        (integer as f64 * f64::from_bits(u64::from(unit) << (f64::PRECISION - 1))).to_bits()
-    } else {
-        (integer as f32 * f32::from_bits(unit << (f32::PRECISION - 1))).to_bits().into()
-    })
-}
-
-/// The same for an integer below 2^127. Finds its length by a conversion too: without instructions that not every
-/// processor has, to count leading zeros takes longer.
-#[inline(always)]
-pub(crate) fn convert_wide<E: Element>(integer: i128, lowest: u32) -> E {
-    let (high, low) = ((integer >> 64) as i64, integer as u64);
-    let is_short = i128::from(low as i64) == integer;
-    let exponent = (((high | 1) as f64).to_bits() >> (f64::PRECISION - 1)) as u32 & 0x7ff;
-    let drop = if is_short { 0 } else { exponent - 1023 + 2 };
-    // In two steps: a shift by 64 at once would be undefined.
-    let dropped = low & (1_u64 << (drop / 2) << drop.div_ceil(2)).wrapping_sub(1);
-    // Of more than 60 bits, so that the lowest one can stand for all that were dropped.
-    let kept = (integer >> drop) as i64 | i64::from(dropped != 0);
-    convert(kept, lowest + drop)
-}
-
-/// The exponent field of the value of bit `lowest`.
-fn field_of_unit<E: Element>(lowest: u32) -> u32 {
-    lowest + 2 - E::PRECISION
 }
 
 /// The 64 bits from bit `position` of the integer on.

@@ -1,6 +1,7 @@
 //! The exponents that the values of a vector use: what ranks agree on before they lay out lanes.
 
 use crate::format::{Element, bits_above_unit};
+use crate::isa::{Isa, Loop};
 
 /// One above the highest bit of any format, in units of its smallest subnormal.
 const END: u32 = bits_above_unit::<f64>();
@@ -27,14 +28,13 @@ impl Span {
     /// The span of these values.
     #[must_use]
     pub fn of<E: Element>(values: &[E]) -> Self {
-        let all = scan(values, |magnitude| magnitude);
-        let infinity = infinity::<E>();
-        if all.largest < infinity {
+        let isa = Isa::for_values(values.len());
+        let all = isa.run(Scan::<E, false> { values });
+        if all.largest < infinity::<E>() {
             return all.to_span::<E>(false);
         }
         // Values that are not finite hide the largest one that is.
-        scan(values, |magnitude| if magnitude < infinity { magnitude } else { 0 })
-            .to_span::<E>(true)
+        isa.run(Scan::<E, true> { values }).to_span::<E>(true)
     }
 
     /// The span of the values of both.
@@ -126,20 +126,29 @@ impl Extremes {
     }
 }
 
-/// The extremes of the values' magnitudes, each of which `change` may replace.
-#[inline(always)]
-fn scan<E: Element>(values: &[E], change: impl Fn(i32) -> i32) -> Extremes {
-    let mut extremes = Extremes { largest: 0, smallest_less_one: i32::MAX, signs_of_zeros: 0 };
-    for &value in values {
-        let (signed, magnitude) = shortened(value);
-        // All bits are set if the value is zero.
-        let less_one = magnitude - 1;
-        extremes.signs_of_zeros |= less_one & signed;
-        let magnitude = change(magnitude);
-        extremes.largest = extremes.largest.max(magnitude);
-        extremes.smallest_less_one = extremes.smallest_less_one.min((magnitude - 1) & i32::MAX);
+/// Finds the extremes of the values, or of those among them that are finite.
+struct Scan<'a, E, const FINITE: bool> {
+    values: &'a [E],
+}
+
+impl<E: Element, const FINITE: bool> Loop for Scan<'_, E, FINITE> {
+    type Output = Extremes;
+
+    #[inline(always)]
+    fn run<const FUSED: bool>(self) -> Extremes {
+        let mut extremes = Extremes { largest: 0, smallest_less_one: i32::MAX, signs_of_zeros: 0 };
+        for &value in self.values {
+            let (signed, magnitude) = shortened(value);
+            // All bits are set if the value is zero.
+            let less_one = magnitude - 1;
+            extremes.signs_of_zeros |= less_one & signed;
+            let is_left_out = FINITE && magnitude >= infinity::<E>();
+            let magnitude = if is_left_out { 0 } else { magnitude };
+            extremes.largest = extremes.largest.max(magnitude);
+            extremes.smallest_less_one = extremes.smallest_less_one.min((magnitude - 1) & i32::MAX);
+        }
+        extremes
     }
-    extremes
 }
 
 /// The value in 32 bits with its sign in the topmost, and in 31 bits without it. Bits of the fraction that find no place

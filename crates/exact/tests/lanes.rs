@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng;
 use support::{Kind, infinity, vector};
-use tributary_exact::{Accumulator, Element, Format, Layout, Span};
+use tributary_exact::{Accumulator, Element, Format, Isa, Layout, Span};
 
 /// The vectors of all ranks, which are equally long.
 type Vectors<E> = Vec<Vec<E>>;
@@ -28,20 +28,28 @@ fn agree<E: Element>(vectors: &[Vec<E>]) -> Span {
     joined
 }
 
-/// The bits of the sums that are read from the lanes of all ranks.
+/// The bits of the sums that are read from the lanes of all ranks, by every instruction set.
 fn sums_by_lanes<E: Element>(layout: &Layout, vectors: &[Vec<E>]) -> Vec<u64> {
+    let sums = sums_by_isa(layout, vectors, Isa::Portable);
+    for isa in Isa::ALL.into_iter().skip(1).filter(|isa| isa.is_available()) {
+        assert_eq!(sums_by_isa(layout, vectors, isa), sums, "{isa:?}");
+    }
+    sums
+}
+
+fn sums_by_isa<E: Element>(layout: &Layout, vectors: &[Vec<E>], isa: Isa) -> Vec<u64> {
     let len = vectors[0].len();
     let mut total = vec![0_i64; len * layout.lanes_per_element()];
     let mut lanes = total.clone();
     for values in vectors {
         lanes.fill(i64::MIN);
-        layout.write(values, &mut lanes);
+        layout.write_with(isa, values, &mut lanes);
         for (total, &lane) in total.iter_mut().zip(&lanes) {
             *total = total.checked_add(lane).expect("lanes have room for all ranks");
         }
     }
     let mut sums = vec![E::from_bits_u64(1); len];
-    layout.read(&total, &mut sums);
+    layout.read_with(isa, &total, &mut sums);
     sums.into_iter().map(Element::to_bits_u64).collect()
 }
 

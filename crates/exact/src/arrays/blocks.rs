@@ -1,5 +1,7 @@
 //! The bodies of the kernels: plain loops over lanes, which are compiled once for every instruction set.
 
+use crate::isa::Loop;
+
 /// Values in a block: two blocks and their products stay in the first cache.
 pub(super) const BLOCK: usize = 2048;
 
@@ -37,8 +39,39 @@ impl BlockSums {
 }
 
 /// Sums a block of a multiple of [`LANES`] values. `false` if it holds no finite value but zeros, or too many exponents.
+pub(super) struct SumOf<'a> {
+    pub(super) values: &'a [f64],
+    pub(super) sums: &'a mut BlockSums,
+}
+
+impl Loop for SumOf<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<const FUSED: bool>(self) -> bool {
+        sum(self.values, self.sums)
+    }
+}
+
+/// Products as a sum of two values each. Whether all are exact.
+pub(super) struct ProductsOf<'a> {
+    pub(super) left: &'a [f64],
+    pub(super) right: &'a [f64],
+    pub(super) high: &'a mut [f64],
+    pub(super) low: &'a mut [f64],
+}
+
+impl Loop for ProductsOf<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<const FUSED: bool>(self) -> bool {
+        multiply::<FUSED>(self.left, self.right, self.high, self.low)
+    }
+}
+
 #[inline(always)]
-pub(super) fn sum(values: &[f64], sums: &mut BlockSums) -> bool {
+fn sum(values: &[f64], sums: &mut BlockSums) -> bool {
     let largest = largest_magnitude(values);
     // Values below 2^bound.
     let bound = (largest >> FRACTION_BITS) as i32 - EXPONENT_BIAS + 1;
@@ -99,9 +132,8 @@ fn largest_magnitude(values: &[f64]) -> u64 {
 const LARGEST: f64 = f64::from_bits((EXPONENT_BIAS as u64 + 900) << FRACTION_BITS);
 const SMALLEST: f64 = f64::from_bits((EXPONENT_BIAS as u64 - 900) << FRACTION_BITS);
 
-/// Products as a sum of two values each. Whether all are exact. `FUSED` says that the processor has the fused operation.
 #[inline(always)]
-pub(super) fn multiply<const FUSED: bool>(
+fn multiply<const FUSED: bool>(
     left: &[f64],
     right: &[f64],
     high: &mut [f64],

@@ -5,15 +5,12 @@
 //! a block that spans too many exponents goes into the accumulator value by value. So no result depends on the way taken.
 
 mod blocks;
-mod isa;
-
-pub use isa::Isa;
 
 use crate::accumulator::Accumulator;
 use crate::class::Class;
 use crate::format::{Element, Format, Products, split};
-use blocks::{BLOCK, BlockSums, LANES};
-use isa::Kernel;
+use crate::isa::Isa;
+use blocks::{BLOCK, BlockSums, LANES, ProductsOf, SumOf};
 
 /// A format whose arrays are summed in blocks.
 pub trait ArrayElement: Element + Format<Rounded = Self>
@@ -40,7 +37,7 @@ impl ArrayElement for f64 {
     }
 
     fn multiply(isa: Isa, left: &[f64], right: &[f64], high: &mut [f64], low: &mut [f64]) -> bool {
-        (Kernel::of(isa).multiply_doubles)(left, right, high, low)
+        isa.run(ProductsOf { left, right, high, low })
     }
 }
 
@@ -165,7 +162,7 @@ impl<F: Format> Accumulator<F> {
     /// within few exponents.
     fn add_block(&mut self, isa: Isa, values: &[f64]) -> bool {
         let mut sums = BlockSums::new();
-        if values.is_empty() || !(Kernel::of(isa).sum)(values, &mut sums) {
+        if values.is_empty() || !isa.run(SumOf { values, sums: &mut sums }) {
             return false;
         }
         self.join(Class::Finite);
