@@ -11,6 +11,7 @@ import sys
 import numpy
 import pytest
 
+import many_exact
 import ranks
 import test_fabric
 import tributary
@@ -160,6 +161,12 @@ def test_reductions_are_exact_where_that_is_asked_for(size):
 def test_a_word_for_sums_that_there_is_not_is_refused():
     with pytest.raises(ValueError, match='"ordered" or "exact", not "fast"'):
         tributary.Communicator.connect(ranks.free_address(), 0, 1, sums="fast")
+
+
+@pytest.mark.parametrize("size", [2, 5])
+def test_sums_of_many_hostile_vectors_are_those_of_fsum(size):
+    every_kind = 2 * len(many_exact.GENERATORS) * many_exact.LENGTH
+    ranks.run(many_exact.compare, size, every_kind, 3, False)
 
 
 def special_values(rank, size, address):
