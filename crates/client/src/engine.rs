@@ -72,7 +72,7 @@ pub(crate) struct Engine {
     /// flag for the fast path, kept by [`Self::note_idle`].
     has_idle_host: bool,
     kernels: &'static Kernels,
-    /// What exact sums keep; none where sums are ordered.
+    /// What exact sums keep; none where sums are ordered, or kernels sum exactly.
     exact_sums: Option<Box<ExactSums>>,
     progress_hook: ProgressHook,
     /// Nonblocking operations, oldest first; the first is the one that runs.
@@ -157,13 +157,17 @@ impl Engine {
             }
         }
         let is_one_host = host.is_some() && !placement.spans_hosts();
-        let sums_exactly = selection.sums_exactly();
-        let kernels = if sums_exactly { Kernels::without_float_sums() } else { Kernels::all() };
+        // On one host every rank has all contributions at hand. Between hosts sums travel as integers.
+        let (kernels, exact_sums) = match (selection.sums_exactly(), is_one_host) {
+            (false, _) => (Kernels::all(), None),
+            (true, true) => (Kernels::with_exact_sums(), None),
+            (true, false) => (Kernels::without_float_sums(), Some(Box::default())),
+        };
         Self {
             is_one_host,
             has_idle_host: is_one_host,
             kernels,
-            exact_sums: sums_exactly.then(Box::default),
+            exact_sums,
             progress_hook,
             label,
             placement,
@@ -310,10 +314,6 @@ impl Engine {
     /// As [`run`](Self::run).
     #[inline]
     unsafe fn run_on_host(&mut self, operation: &Operation) -> Option<Result<(), CollectiveError>> {
-        if self.sums_exactly(operation) {
-            // SAFETY: as the caller of this function promises.
-            return unsafe { self.run_exact_sum_on_host(operation) };
-        }
         let ranks = self.idle_host()?.ranks();
         let root = operation.collective.root().unwrap_or(0);
         if root >= ranks || self.check_blocks(operation).is_err() {

@@ -26,6 +26,13 @@ pub(crate) struct Write<'a, E, const COUNT: usize, const LANES: usize> {
     pub(crate) lanes: &'a mut [i64],
 }
 
+/// Adds values to such lanes.
+pub(crate) struct Add<'a, E, const COUNT: usize, const LANES: usize> {
+    pub(crate) digits: Digits,
+    pub(crate) values: &'a [E],
+    pub(crate) lanes: &'a mut [i64],
+}
+
 /// Reads sums from such lanes, and rounds each once.
 pub(crate) struct Read<'a, E, const COUNT: usize, const LANES: usize> {
     pub(crate) digits: Digits,
@@ -39,8 +46,19 @@ impl<E: Element, const COUNT: usize, const LANES: usize> Loop for Write<'_, E, C
     #[inline(always)]
     fn run<const FUSED: bool>(self) {
         for (&value, lanes) in self.values.iter().zip(self.lanes.as_chunks_mut::<LANES>().0) {
-            let (digits, count) = self.digits.of::<E, COUNT>(value, LANES > COUNT);
-            *lanes = array::from_fn(|at| if at < COUNT { digits[at] } else { count });
+            *lanes = self.digits.lanes_of::<E, COUNT, LANES>(value);
+        }
+    }
+}
+
+impl<E: Element, const COUNT: usize, const LANES: usize> Loop for Add<'_, E, COUNT, LANES> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FUSED: bool>(self) {
+        for (&value, lanes) in self.values.iter().zip(self.lanes.as_chunks_mut::<LANES>().0) {
+            let more = self.digits.lanes_of::<E, COUNT, LANES>(value);
+            *lanes = array::from_fn(|at| lanes[at].wrapping_add(more[at]));
         }
     }
 }
@@ -64,22 +82,27 @@ impl Digits {
         (1 << self.bits) - 1
     }
 
-    /// The digits of a value, which are zero if it is not finite and that `counts`, and its counts.
+    /// The digits of a value, and its counts if they have a lane; the digits are zero then if it is not finite.
     #[inline(always)]
-    fn of<E: Element, const COUNT: usize>(self, value: E, counts: bool) -> ([i64; COUNT], i64) {
+    fn lanes_of<E: Element, const COUNT: usize, const LANES: usize>(
+        self,
+        value: E,
+    ) -> [i64; LANES] {
         let mut parts = split(value);
-        if counts && !parts.class.is_finite() {
+        if LANES > COUNT && !parts.class.is_finite() {
             parts.significand = 0;
         }
         let offset = u64::from(parts.position).wrapping_sub(self.lowest.into());
-        let digits = array::from_fn(|at| {
+        array::from_fn(|at| {
+            if at == COUNT {
+                return count_of(parts.class);
+            }
             let shift = offset.wrapping_sub(at as u64 * u64::from(self.bits));
             // One of the two shifts is by more than all bits, unless both are by none.
             let magnitude = shift_up(parts.significand, shift)
                 | shift_down(parts.significand, shift.wrapping_neg());
             signed(magnitude & self.mask(), parts.is_negative)
-        });
-        (digits, if counts { count_of(parts.class) } else { 0 })
+        })
     }
 
     /// The rounded sum that these digits are.
@@ -230,4 +253,24 @@ fn narrow<E: Element>(double: u64) -> u64 {
     let bits = rounded.wrapping_sub(fields_less << (E::PRECISION - 1)).min(infinity);
     let sign = double >> 63 << (E::PRECISION - 1 + E::EXPONENT_BITS);
     if magnitude == 0 { 0 } else { bits | sign }
+}
+
+/// Makes every NaN the one that exact sums give.
+pub(crate) struct SettleNans<'a, E> {
+    pub(crate) values: &'a mut [E],
+}
+
+impl<E: Element> Loop for SettleNans<'_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const FUSED: bool>(self) {
+        let [infinity, nan, sign] =
+            [Class::PositiveInfinity, Class::Nan, Class::NegativeZero].map(bits_of_class::<E>);
+        for value in self.values {
+            let bits = value.to_bits_u64();
+            let is_nan = (bits & !sign) as i64 > infinity as i64;
+            *value = E::from_bits_u64(if is_nan { nan } else { bits });
+        }
+    }
 }

@@ -4,7 +4,7 @@
 //! Must not know how ranks agree on a span or how their lanes are added.
 
 use crate::class::Class;
-use crate::digits::{COUNT_BITS, Digits, Read, Write, class_of, count_of, signed};
+use crate::digits::{Add, COUNT_BITS, Digits, Read, Write, class_of, count_of, signed};
 use crate::format::{Element, Parts, bits_above_unit, split};
 use crate::isa::Isa;
 use crate::rounding::{bits_of_class, can_convert, round_integer};
@@ -26,7 +26,29 @@ pub struct Layout {
     count_lanes: usize,
 }
 
+/// The most digits that loops take at once.
+const DIRECT_DIGITS_MAX: usize = 3;
+
+/// Runs the loop for a layout's number of digits and of lanes, if there is one and the condition holds, or something else.
+macro_rules! run_direct {
+    ($layout:ident, $isa:ident, $loop:ident { $($field:ident),* }, $condition:expr, $else:expr) => {{
+        let digits = $layout.digits;
+        match ($layout.digit_lanes, $layout.count_lanes, $condition) {
+            (1, 0, true) => $isa.run($loop::<E, 1, 1> { digits, $($field),* }),
+            (2, 0, true) => $isa.run($loop::<E, 2, 2> { digits, $($field),* }),
+            (3, 0, true) => $isa.run($loop::<E, 3, 3> { digits, $($field),* }),
+            (1, 1, true) => $isa.run($loop::<E, 1, 2> { digits, $($field),* }),
+            (2, 1, true) => $isa.run($loop::<E, 2, 3> { digits, $($field),* }),
+            (3, 1, true) => $isa.run($loop::<E, 3, 4> { digits, $($field),* }),
+            _ => $else,
+        }
+    }};
+}
+
 impl Layout {
+    /// The most lanes that an element has in a layout with [`direct_lanes`](Self::direct_lanes).
+    pub(crate) const DIRECT_LANES_MAX: usize = DIRECT_DIGITS_MAX + 1;
+
     /// The layout for values of this span, of which up to `ranks` are added.
     #[must_use]
     pub fn new<E: Element>(span: Span, ranks: u32) -> Self {
@@ -82,21 +104,31 @@ impl Layout {
     /// As [`write`](Self::write).
     pub fn write_with<E: Element>(&self, isa: Isa, values: &[E], lanes: &mut [i64]) {
         self.check::<E>(values.len(), lanes.len());
-        let digits = self.digits;
-        match (self.digit_lanes, self.count_lanes) {
-            (1, 0) => isa.run(Write::<E, 1, 1> { digits, values, lanes }),
-            (1, 1) => isa.run(Write::<E, 1, 2> { digits, values, lanes }),
-            (2, 0) => isa.run(Write::<E, 2, 2> { digits, values, lanes }),
-            (2, 1) => isa.run(Write::<E, 2, 3> { digits, values, lanes }),
-            (3, 0) => isa.run(Write::<E, 3, 3> { digits, values, lanes }),
-            (3, 1) => isa.run(Write::<E, 3, 4> { digits, values, lanes }),
-            _ => {
-                let elements = lanes.chunks_exact_mut(self.lanes_per_element());
-                for (&value, lanes) in values.iter().zip(elements) {
-                    self.write_element(value, lanes);
-                }
+        run_direct!(self, isa, Write { values, lanes }, true, {
+            let elements = lanes.chunks_exact_mut(self.lanes_per_element());
+            for (&value, lanes) in values.iter().zip(elements) {
+                self.write_element(value, lanes);
             }
-        }
+        });
+    }
+
+    /// How many lanes so many elements have; none unless they are digits and counts as the loops of [`digits`](crate::digits) take them.
+    pub(crate) fn direct_lanes(&self, elements: usize) -> Option<usize> {
+        let is_direct = self.digit_lanes <= DIRECT_DIGITS_MAX && self.count_lanes <= 1;
+        is_direct.then(|| elements * self.lanes_per_element())
+    }
+
+    /// Adds the values to lanes, as [`write_with`](Self::write_with) would write them, in a layout with
+    /// [`direct_lanes`](Self::direct_lanes).
+    pub(crate) fn add_with<E: Element>(&self, isa: Isa, values: &[E], lanes: &mut [i64]) {
+        self.check::<E>(values.len(), lanes.len());
+        run_direct!(
+            self,
+            isa,
+            Add { values, lanes },
+            true,
+            unreachable!("the lanes are not direct")
+        );
     }
 
     /// Reads the sums from the added lanes of all ranks, and rounds each once.
@@ -117,20 +149,12 @@ impl Layout {
         // Three digits may lose the lowest one.
         let can_convert =
             [0, digits.bits].iter().all(|bits| can_convert::<E>(digits.lowest + bits));
-        match (self.digit_lanes, self.count_lanes, can_convert) {
-            (1, 0, true) => isa.run(Read::<E, 1, 1> { digits, lanes, values }),
-            (1, 1, true) => isa.run(Read::<E, 1, 2> { digits, lanes, values }),
-            (2, 0, true) => isa.run(Read::<E, 2, 2> { digits, lanes, values }),
-            (2, 1, true) => isa.run(Read::<E, 2, 3> { digits, lanes, values }),
-            (3, 0, true) => isa.run(Read::<E, 3, 3> { digits, lanes, values }),
-            (3, 1, true) => isa.run(Read::<E, 3, 4> { digits, lanes, values }),
-            _ => {
-                let elements = lanes.chunks_exact(self.lanes_per_element());
-                for (value, lanes) in values.iter_mut().zip(elements) {
-                    *value = self.read_element(lanes);
-                }
+        run_direct!(self, isa, Read { lanes, values }, can_convert, {
+            let elements = lanes.chunks_exact(self.lanes_per_element());
+            for (value, lanes) in values.iter_mut().zip(elements) {
+                *value = self.read_element(lanes);
             }
-        }
+        });
     }
 
     fn check<E: Element>(&self, values: usize, lanes: usize) {

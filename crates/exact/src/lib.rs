@@ -22,7 +22,7 @@
 //! A reduction of integers can add vectors exactly, element by element. The ranks agree on the [`Span`] of all their values, which
 //! takes one reduction to the maximum, and derive the same [`Layout`] from it: how many integers of 64 bits, the lanes, an
 //! element has. Each rank writes its vector as lanes, any sum of integers adds them, and each rank reads the rounded sums.
-//! Values within a narrow range of exponents take one or two lanes.
+//! Values within a narrow range of exponents take one or two lanes. [`sum_vectors`] sums vectors that lie in one memory.
 //!
 //! # Arrays
 //! With the feature `std`, which finds out what the processor can do, [`exact_sum`] and [`exact_dot`] take long arrays, and
@@ -50,6 +50,7 @@ mod lanes;
 pub mod planted;
 mod rounding;
 mod span;
+mod vectors;
 mod window;
 
 pub use accumulator::Accumulator;
@@ -63,5 +64,7 @@ pub use format::{Element, Format, Products};
 pub use integers::integers_per_sum;
 pub use isa::Isa;
 pub use lanes::Layout;
+pub use rounding::adds_as_ieee;
 pub use span::Span;
+pub use vectors::{settle_nans, sum_vectors};
 pub use window::{Overflow, Window};

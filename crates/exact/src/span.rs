@@ -28,7 +28,10 @@ impl Span {
     /// The span of these values.
     #[must_use]
     pub fn of<E: Element>(values: &[E]) -> Self {
-        let isa = Isa::for_values(values.len());
+        Self::of_with(Isa::for_values(values.len()), values)
+    }
+
+    pub(crate) fn of_with<E: Element>(isa: Isa, values: &[E]) -> Self {
         let all = isa.run(Scan::<E, false> { values });
         if all.largest < infinity::<E>() {
             return all.to_span::<E>(false);

@@ -5,7 +5,9 @@ use std::sync::OnceLock;
 use tributary_reduce::{Accumulation, Kernel, accumulator_bytes};
 use tributary_wire::{Datatype, Operator};
 
-use tributary_shm_collectives::{Combine, Wide};
+use tributary_shm_collectives::{AtOnce, Combine, Wide};
+
+use crate::exact_kernels::ExactSum;
 
 /// Room for datatype codes in a [`PairNumber`].
 const DATATYPES_MAX: u32 = 32;
@@ -41,21 +43,37 @@ impl Kernels {
     /// The table, made at the first call.
     pub fn all() -> &'static Self {
         static TABLE: OnceLock<Kernels> = OnceLock::new();
-        TABLE.get_or_init(|| Self::of_pairs(|_, _| true))
+        TABLE.get_or_init(|| Self::of_pairs(Adapter::new))
     }
 
-    /// The same without sums of floats, for communicators whose sums are exact: these add integers instead.
+    /// The same without sums of floats, for communicators of several hosts whose sums are exact: these add integers instead.
     pub fn without_float_sums() -> &'static Self {
         static TABLE: OnceLock<Kernels> = OnceLock::new();
-        TABLE.get_or_init(|| Self::of_pairs(|operator, datatype| !is_float_sum(operator, datatype)))
+        TABLE.get_or_init(|| {
+            Self::of_pairs(|operator, datatype| match is_float_sum(operator, datatype) {
+                true => None,
+                false => Adapter::new(operator, datatype),
+            })
+        })
     }
 
-    fn of_pairs(is_wanted: impl Fn(Operator, Datatype) -> bool) -> Self {
+    /// The same with exact sums of floats, for communicators of one host.
+    pub fn with_exact_sums() -> &'static Self {
+        static TABLE: OnceLock<Kernels> = OnceLock::new();
+        TABLE.get_or_init(|| {
+            Self::of_pairs(|operator, datatype| {
+                let plain = Adapter::new(operator, datatype)?;
+                Some(if is_float_sum(operator, datatype) { plain.into_exact() } else { plain })
+            })
+        })
+    }
+
+    fn of_pairs(adapter: impl Fn(Operator, Datatype) -> Option<Adapter>) -> Self {
         let mut table: Vec<_> = (0..PAIRS_MAX).map(|_| None).collect();
         for operator in Operator::ALL {
-            for datatype in Datatype::ALL.into_iter().filter(|it| is_wanted(operator, *it)) {
+            for datatype in Datatype::ALL {
                 let PairNumber(number) = PairNumber::new(operator, datatype);
-                table[number as usize] = Adapter::new(operator, datatype);
+                table[number as usize] = adapter(operator, datatype);
             }
         }
         Self(table)
@@ -93,6 +111,8 @@ pub struct Adapter {
     number: u16,
     /// Wider accumulation, for the datatypes that have one.
     wide: Option<WideAdapter>,
+    /// What the kernel stands for, if that is not to round partial sums.
+    exact: Option<ExactSum>,
 }
 
 struct WideAdapter {
@@ -108,7 +128,12 @@ impl Adapter {
         let wide = (accumulator_bytes > datatype.size_bytes())
             .then_some(WideAdapter { accumulation, accumulator_bytes });
         let PairNumber(number) = PairNumber::new(operator, datatype);
-        Some(Self { kernel, number: number as u16, wide })
+        Some(Self { kernel, number: number as u16, wide, exact: None })
+    }
+
+    /// The exact sum in place of this one.
+    fn into_exact(self) -> Self {
+        Self { wide: None, exact: Some(ExactSum::new(self.kernel)), ..self }
     }
 }
 
@@ -131,7 +156,10 @@ impl Combine for Adapter {
 
     #[inline]
     fn combine_into(&self, target: &mut [u8], left: &[u8], right: &[u8]) {
-        self.kernel.combine_into(target, left, right);
+        match &self.exact {
+            None => self.kernel.combine_into(target, left, right),
+            Some(exact) => exact.combine_into(target, left, right),
+        }
     }
 
     fn fold(&self, target: &mut [u8], source: &[u8]) {
@@ -145,6 +173,10 @@ impl Combine for Adapter {
 
     fn wide(&self) -> Option<&dyn Wide> {
         self.wide.as_ref().map(|wide| wide as &dyn Wide)
+    }
+
+    fn at_once(&self) -> Option<&dyn AtOnce> {
+        self.exact.as_ref().map(|exact| exact as &dyn AtOnce)
     }
 }
 

@@ -9,6 +9,7 @@
 mod departures;
 mod direct;
 mod direct_method;
+mod exact_kernels;
 pub mod failover;
 mod kernels;
 mod operation;

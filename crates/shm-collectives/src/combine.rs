@@ -56,6 +56,23 @@ pub trait Combine: Sync {
     fn wide(&self) -> Option<&dyn Wide> {
         None
     }
+
+    /// How to reduce the slices of all ranks in one step, where that is not the same as one after the other (exact sums).
+    fn at_once(&self) -> Option<&dyn AtOnce> {
+        None
+    }
+
+    /// Whether the reduction of some ranks can be handed on as an element, for others to go on with.
+    fn has_partial_results(&self) -> bool {
+        self.wide().is_none() && self.at_once().is_none()
+    }
+}
+
+/// Reduction of the slices of all ranks in one step.
+pub trait AtOnce {
+    /// `target` = the reduction of the slices that `source` gives for the ranks from 0 to `ranks`, of which there is one at
+    /// least.
+    fn reduce<'a>(&self, target: &mut [u8], ranks: u32, source: &dyn Fn(u32) -> &'a [u8]);
 }
 
 /// Accumulation in a wider type than the elements have, for instance of 16-bit floats in 32 bits.
@@ -91,6 +108,10 @@ pub fn reduce_in_order<'a>(
     }
     if let Some(wide) = kernel.wide() {
         return reduce_wide(wide, kernel.element_bytes(), target, ranks, source);
+    }
+    if let Some(at_once) = kernel.at_once() {
+        let whole = 0..target.len();
+        return at_once.reduce(target, ranks, &|rank| source(rank, whole.clone()));
     }
     let block_bytes = BLOCK_BYTES - BLOCK_BYTES % kernel.element_bytes();
     let mut start = 0;

@@ -194,7 +194,7 @@ pub mod waiting;
 pub use attach::{Attachment, SettleError};
 pub use call::{CallKind, Called};
 pub use check_clock::CheckClock;
-pub use combine::{Combine, Wide, element_bytes_max, reduce_in_order};
+pub use combine::{AtOnce, Combine, Wide, element_bytes_max, reduce_in_order};
 pub use delivery::{DeliveryError, Mailbox, MailboxName};
 pub use exchange::Exchange;
 pub use failure::{Lost, LostCause};

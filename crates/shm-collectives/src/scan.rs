@@ -113,10 +113,12 @@ pub(super) fn reduce_prefix<'a>(
     ranks: u32,
     piece: impl Fn(u32) -> &'a [u8],
 ) {
-    if ranks == 1 {
-        target.copy_from_slice(piece(0));
-    } else {
+    if ranks > 1 {
         reduce_in_order(kernel, target, ranks, |rank, part| &piece(rank)[part]);
+    } else if let Some(at_once) = kernel.at_once() {
+        at_once.reduce(target, ranks, &piece);
+    } else {
+        target.copy_from_slice(piece(0));
     }
 }
 
@@ -147,7 +149,7 @@ impl Chain {
     /// Whether `operation` goes along a chain among `ranks` ranks.
     pub(super) fn suits(operation: &Operation, kernel: &dyn Combine, ranks: u32) -> bool {
         let is_long = operation.len_bytes > RINGS[SHORT_RING].capacity_bytes;
-        is_long && ranks > 2 && kernel.wide().is_none()
+        is_long && ranks > 2 && kernel.has_partial_results()
     }
 
     pub(super) fn new(

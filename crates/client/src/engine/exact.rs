@@ -1,4 +1,5 @@
-//! Exact sums: floats that are added without rounding but once, at each rank that gets the result.
+//! Exact sums between hosts: floats that are added without rounding but once, at each rank that gets the result. On one host
+//! kernels sum exactly.
 //!
 //! Between ranks go integers, which any path adds in any order: [`Layout`] says how a float becomes some. All ranks have to use
 //! one layout, and it follows from the exponents of all their values. So they *survey* these first, in an allreduce of a few

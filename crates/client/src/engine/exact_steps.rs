@@ -3,7 +3,7 @@
 use tributary_selection::Path;
 
 use super::exact::{ExactSum, Next};
-use super::{Current, Engine, is_empty};
+use super::{Current, Engine};
 use crate::operation::{CollectiveError, Operation};
 
 impl Engine {
@@ -27,38 +27,6 @@ impl Engine {
             }
             Next::Over => Ok(false),
             Next::Refused => Err(self.refuse()),
-        }
-    }
-
-    /// Runs an exact sum of one host without making plans of its steps. `None` if it is anything but valid and first in line.
-    ///
-    /// # Safety
-    /// As [`Engine::run`].
-    pub(super) unsafe fn run_exact_sum_on_host(
-        &mut self,
-        operation: &Operation,
-    ) -> Option<Result<(), CollectiveError>> {
-        self.idle_host()?;
-        if is_empty(operation) || self.check(operation).is_err() {
-            return None;
-        }
-        let (rank, ranks) = (self.placement.rank, self.placement.ranks());
-        let sums = self.exact_sums.as_mut().expect("sums are exact here");
-        let (mut sum, mut carried) = sums.begin(*operation, rank, ranks);
-        loop {
-            let stage = self.host_stage(&carried).expect("integers can be added");
-            self.note_called(&sum);
-            let host = self.host.as_mut().expect("there are several ranks on this host");
-            // SAFETY: what goes between ranks is this communicator's.
-            if let Err(lost) = unsafe { host.run(&stage) } {
-                return Some(Err(self.on_lost(lost)));
-            }
-            let sums = self.exact_sums.as_mut().expect("sums are exact here");
-            match sums.go_on(&mut sum) {
-                Next::Step(next) => carried = next,
-                Next::Over => return Some(Ok(())),
-                Next::Refused => return Some(Err(self.refuse())),
-            }
         }
     }
 

@@ -10,6 +10,7 @@ use crate::accumulator::Accumulator;
 use crate::class::Class;
 use crate::format::{Element, Format, Products, split};
 use crate::isa::Isa;
+use crate::rounding::adds_as_ieee;
 use blocks::{BLOCK, BlockSums, LANES, ProductsOf, SumOf};
 
 /// A format whose arrays are summed in blocks.
@@ -104,7 +105,7 @@ where
     /// Adds all values of an array, by the kernels of an instruction set that this processor has.
     pub fn add_array(&mut self, isa: Isa, values: &[E]) {
         let mut wide = [0.0; BLOCK];
-        let works = rounds_by_default();
+        let works = adds_as_ieee();
         for block in values.chunks(BLOCK) {
             let whole = block.len() / LANES * LANES;
             let (body, tail) = block.split_at(whole);
@@ -127,7 +128,7 @@ where
             return Err(LengthsDiffer { left: left.len(), right: right.len() });
         }
         let (mut high, mut low) = ([0.0; BLOCK], [0.0; BLOCK]);
-        let works = rounds_by_default();
+        let works = adds_as_ieee();
         for (left, right) in left.chunks(BLOCK).zip(right.chunks(BLOCK)) {
             let whole = left.len() / LANES * LANES;
             let (high, low) = (&mut high[..whole], &mut low[..whole]);
@@ -180,16 +181,4 @@ impl<F: Format> Accumulator<F> {
             self.deposit(parts.is_negative, parts.significand >> -position, 0);
         }
     }
-}
-
-/// Whether the processor rounds to nearest and keeps subnormals, as the kernels need it. A library compiled for fast arithmetic may
-/// have changed that for the thread.
-fn rounds_by_default() -> bool {
-    let opaque = core::hint::black_box::<f64>;
-    let below_half = opaque(f64::EPSILON / 4.0);
-    opaque(1.0) + below_half == 1.0
-        && opaque(-1.0) - below_half == -1.0
-        && opaque(1.0) - below_half / 4.0 == 1.0
-        && opaque(f64::MIN_POSITIVE) * opaque(0.5) > 0.0
-        && opaque(f64::from_bits(1)) * opaque(2.0) > 0.0
 }

@@ -1,0 +1,206 @@
+//! Kernels of exact sums, for ranks that have all contributions in one memory: those of a host.
+//!
+//! Owns the way from bytes to values. Must not know how hosts sum exactly: their partial sums travel as integers.
+
+use half::{bf16, f16};
+use tributary_exact::{Element, Format, adds_as_ieee, settle_nans, sum_vectors};
+use tributary_reduce::Kernel;
+use tributary_shm_collectives::AtOnce;
+use tributary_wire::Datatype;
+
+/// The exact sum of floats of one type. Complex numbers are two.
+pub(crate) struct ExactSum {
+    /// Adds two values.
+    plain: Kernel,
+    sum: for<'a> fn(&mut [u8], u32, &dyn Fn(u32) -> &'a [u8]),
+    settle: fn(&mut [u8]),
+}
+
+impl ExactSum {
+    /// The exact sum for a kernel that adds floats.
+    pub(crate) fn new(plain: Kernel) -> Self {
+        match plain.datatype() {
+            Datatype::F16 => Self { plain, sum: sum::<f16>, settle: settle::<f16> },
+            Datatype::Bf16 => Self { plain, sum: sum::<bf16>, settle: settle::<bf16> },
+            Datatype::F32 | Datatype::F32Complex => {
+                Self { plain, sum: sum::<f32>, settle: settle::<f32> }
+            }
+            Datatype::F64 | Datatype::F64Complex => {
+                Self { plain, sum: sum::<f64>, settle: settle::<f64> }
+            }
+            other => unreachable!("{other:?} has no floats"),
+        }
+    }
+
+    /// `target = left + right`. One addition rounds once, as an exact sum does; 16-bit floats are added in 32 bits, whose
+    /// rounding before theirs changes nothing.
+    pub(crate) fn combine_into(&self, target: &mut [u8], left: &[u8], right: &[u8]) {
+        if adds_as_ieee() {
+            self.plain.combine_into(target, left, right);
+            (self.settle)(target);
+        } else {
+            self.reduce(target, 2, &|rank| if rank == 0 { left } else { right });
+        }
+    }
+}
+
+impl AtOnce for ExactSum {
+    fn reduce<'a>(&self, target: &mut [u8], ranks: u32, source: &dyn Fn(u32) -> &'a [u8]) {
+        (self.sum)(target, ranks, source);
+    }
+}
+
+fn sum<'a, E: Element + Format<Rounded = E>>(
+    target: &mut [u8],
+    ranks: u32,
+    source: &dyn Fn(u32) -> &'a [u8],
+) {
+    on_values(target, |target: &mut [E]| {
+        if (0..ranks).all(|rank| as_values::<E>(source(rank)).is_some()) {
+            let values = |rank| as_values::<E>(source(rank)).expect("all are aligned");
+            return sum_vectors(target, ranks, |rank, range| &values(rank)[range]);
+        }
+        let vectors: Vec<Vec<E>> = (0..ranks).map(|rank| copy_values(source(rank))).collect();
+        sum_vectors(target, ranks, |rank, range| &vectors[rank as usize][range]);
+    });
+}
+
+fn settle<E: Element>(target: &mut [u8]) {
+    on_values::<E>(target, settle_nans);
+}
+
+/// Changes values that lie at any address.
+fn on_values<E: Element>(bytes: &mut [u8], change: impl FnOnce(&mut [E])) {
+    // SAFETY: every bit pattern is a value, and every value has only bytes that are set.
+    if let ([], values, []) = unsafe { bytes.align_to_mut::<E>() } {
+        return change(values);
+    }
+    let mut values: Vec<E> = copy_values(bytes);
+    change(&mut values);
+    for (bytes, value) in bytes.chunks_exact_mut(size_of::<E>()).zip(values) {
+        bytes.copy_from_slice(&value.to_bits_u64().to_le_bytes()[..size_of::<E>()]);
+    }
+}
+
+/// The values at an address that is aligned for them.
+fn as_values<E: Element>(bytes: &[u8]) -> Option<&[E]> {
+    // SAFETY: every bit pattern is a value.
+    let (before, values, after) = unsafe { bytes.align_to::<E>() };
+    (before.is_empty() && after.is_empty()).then_some(values)
+}
+
+fn copy_values<E: Element>(bytes: &[u8]) -> Vec<E> {
+    let value = |bytes: &[u8]| {
+        let mut bits = [0; 8];
+        bits[..bytes.len()].copy_from_slice(bytes);
+        E::from_bits_u64(u64::from_le_bytes(bits))
+    };
+    bytes.chunks_exact(size_of::<E>()).map(value).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_pcg::Pcg64Mcg;
+    use tributary_exact::Accumulator;
+    use tributary_wire::Operator;
+
+    use super::*;
+
+    /// Bytes at an address that is aligned for everything, or for nothing.
+    struct Placed {
+        words: Vec<u64>,
+        is_unaligned: bool,
+    }
+
+    impl Placed {
+        fn new(len_bytes: usize, is_unaligned: bool) -> Self {
+            Self { words: vec![0; len_bytes / 8 + 2], is_unaligned }
+        }
+
+        fn bytes(&mut self, len_bytes: usize) -> &mut [u8] {
+            // SAFETY: bytes have no alignment, and any is one.
+            let (_, bytes, _) = unsafe { self.words.align_to_mut::<u8>() };
+            &mut bytes[usize::from(self.is_unaligned)..][..len_bytes]
+        }
+    }
+
+    /// Values of all exponents, or of few, with zeros of both signs, infinities and NaNs among them.
+    fn draw<E: Element>(random: &mut Pcg64Mcg) -> u64 {
+        let width = E::PRECISION + E::EXPONENT_BITS;
+        let bits = random.random::<u64>() >> (64 - width);
+        let fractions = (1 << (E::PRECISION - 1)) - 1;
+        let sign = 1 << (width - 1);
+        match random.random_range(0..16) {
+            0 => bits & sign,
+            1 => bits | !(sign | fractions) & (u64::MAX >> (64 - width)),
+            2..6 => bits,
+            _ => bits & (sign | fractions) | (1 << (E::EXPONENT_BITS - 1)) << (E::PRECISION - 1),
+        }
+    }
+
+    fn check<E: Element + Format<Rounded = E>>(datatype: Datatype) {
+        let exact = ExactSum::new(Kernel::new(Operator::Sum, datatype).unwrap());
+        let mut random = Pcg64Mcg::seed_from_u64(datatype.code().into());
+        for round in 0..400_u32 {
+            let ranks = 1 + round % 9;
+            let count = random.random_range(0..40_usize) * 2;
+            let len_bytes = count * size_of::<E>();
+            let mut placed = |_| Placed::new(len_bytes, random.random_range(0..8) == 0);
+            let mut vectors: Vec<Placed> = (0..=ranks).map(&mut placed).collect();
+            let mut sums = vec![Accumulator::<E>::default(); count];
+            for vector in &mut vectors[1..] {
+                let places = vector.bytes(len_bytes).chunks_exact_mut(size_of::<E>());
+                for (place, sum) in places.zip(&mut sums) {
+                    let bits = draw::<E>(&mut random);
+                    place.copy_from_slice(&bits.to_le_bytes()[..size_of::<E>()]);
+                    sum.add(E::from_bits_u64(bits));
+                }
+            }
+            let (target, sources) = vectors.split_first_mut().unwrap();
+            let target = target.bytes(len_bytes);
+            let sources: Vec<&[u8]> =
+                sources.iter_mut().map(|source| &*source.bytes(len_bytes)).collect();
+            exact.reduce(target, ranks, &|rank| sources[rank as usize]);
+            let expected: Vec<u64> = sums.iter().map(|sum| sum.round().to_bits_u64()).collect();
+            let found = |target: &[u8]| -> Vec<u64> {
+                copy_values::<E>(target).into_iter().map(E::to_bits_u64).collect()
+            };
+            assert_eq!(found(target), expected, "{datatype:?} round {round}");
+            if let [left, right] = sources[..] {
+                target.fill(1);
+                exact.combine_into(target, left, right);
+                assert_eq!(found(target), expected, "{datatype:?} round {round}, of two");
+            }
+        }
+    }
+
+    fn check_all() {
+        check::<f16>(Datatype::F16);
+        check::<bf16>(Datatype::Bf16);
+        check::<f32>(Datatype::F32);
+        check::<f32>(Datatype::F32Complex);
+        check::<f64>(Datatype::F64);
+        check::<f64>(Datatype::F64Complex);
+    }
+
+    #[test]
+    fn sums_are_the_rounded_real_sums_at_any_address() {
+        check_all();
+    }
+
+    /// A thread whose processor flushes subnormals, or does not round to nearest, gives the sums that others give.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn the_threads_floating_point_mode_changes_no_sum() {
+        use core::arch::asm;
+        let default = 0x1f80_u32;
+        for mode in [0x2000, 0x4000, 0x6000, 0x8040].map(|mode| default | mode) {
+            // SAFETY: the value is a valid MXCSR, and the default one is back before another test's code runs.
+            unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const mode) };
+            check_all();
+            // SAFETY: as above.
+            unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const default) };
+        }
+    }
+}
