@@ -10,7 +10,10 @@ use std::time::Instant;
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng;
-use tributary_exact::{Accumulator, Isa, Layout, Products, Span, Window, exact_dot, exact_sum};
+use tributary_exact::{
+    Accumulator, Element, Format, Isa, Layout, Products, Span, Window, exact_dot, exact_sum,
+    sum_vectors,
+};
 
 const VALUES: usize = 10_000_000;
 const TURNS: usize = 15;
@@ -18,6 +21,8 @@ const MERGES: usize = 1000;
 const LANES: usize = 16;
 /// Values of a vector that is written as lanes: so few that all stays in the second cache.
 const LAID_OUT: usize = 10_000;
+/// Vectors that are summed in one memory.
+const RANKS: usize = 8;
 
 type Contender<'a> = (&'a str, Box<dyn Fn() + 'a>);
 
@@ -35,7 +40,18 @@ fn main() -> io::Result<()> {
     sums("sum of 10^7 doubles of 1,024 exponents", &wide)?;
     dots(&left, &right, &left32, &right32)?;
     merges(&mut random)?;
-    vectors_as_lanes(&mut random)
+    vectors_as_lanes(&mut random)?;
+    let of_ranks = |values: &[f64]| -> Vec<Vec<f64>> {
+        values.chunks(LAID_OUT).take(RANKS).map(<[f64]>::to_vec).collect()
+    };
+    sums_of_vectors("8 vectors of 10^4 doubles", &of_ranks(&left))?;
+    sums_of_vectors("8 vectors of 10^4 doubles of 1,024 exponents", &of_ranks(&wide))?;
+    let singles: Vec<_> = of_ranks(&left).iter().map(|values| narrow(values)).collect();
+    sums_of_vectors("8 vectors of 10^4 floats", &singles)?;
+    sums_of_vectors(
+        "8 vectors of a double",
+        &left[..RANKS].iter().map(|&value| vec![value]).collect::<Vec<_>>(),
+    )
 }
 
 /// Vectors of random values as lanes.
@@ -59,6 +75,37 @@ fn vectors_as_lanes(random: &mut Pcg64Mcg) -> io::Result<()> {
         lanes_of(&format!("10^4 doubles as {lanes} lanes, and counts"), lanes + 1, &doubles)?;
     }
     Ok(())
+}
+
+/// Sums of vectors in one memory, of which each has `RANKS` values.
+fn sums_of_vectors<T: Plain + Element + Format<Rounded = T>>(
+    title: &str,
+    vectors: &[Vec<T>],
+) -> io::Result<()> {
+    let sums = RefCell::new(vec![T::default(); vectors[0].len()]);
+    let contenders: [Contender<'_>; 2] = [
+        (
+            "one after the other",
+            Box::new(|| {
+                let mut sums = sums.borrow_mut();
+                sums.copy_from_slice(&vectors[0]);
+                for vector in black_box(&vectors[1..]) {
+                    sums.iter_mut().zip(vector).for_each(|(sum, &value)| *sum += value);
+                }
+                black_box(&mut *sums);
+            }),
+        ),
+        (
+            "sum_vectors",
+            Box::new(|| {
+                let mut sums = sums.borrow_mut();
+                let vectors = black_box(vectors);
+                sum_vectors(&mut sums, RANKS as u32, |at, range| &vectors[at as usize][range]);
+                black_box(&mut *sums);
+            }),
+        ),
+    ];
+    report(title, &contenders, vectors[0].len())
 }
 
 trait Plain: Copy + core::ops::Add<Output = Self> + core::ops::AddAssign + Default {}

@@ -242,7 +242,7 @@ fn convert<E: Element>(integer: i64, lowest: u64) -> E {
 
 /// Rounds a double, by its bits, to a shorter format in which it is zero or not subnormal.
 #[inline(always)]
-fn narrow<E: Element>(double: u64) -> u64 {
+pub(crate) fn narrow<E: Element>(double: u64) -> u64 {
     let dropped = f64::PRECISION - E::PRECISION;
     let fields_less = 1023 - (1 << (E::EXPONENT_BITS - 1)) + 1;
     let magnitude = double & (u64::MAX >> 1);

@@ -1,18 +1,22 @@
 //! Sums of several vectors that lie in one memory, element by element.
 //!
-//! No exponents have to be agreed on: each block of the vectors has a layout of its own.
+//! Most blocks are summed as pairs of doubles: a sum, and the sum of all errors of its additions. Where the errors, or what is infinite
+//! or no number, need more, lanes of a layout for this block take its place, and accumulators where exponents lie far apart. All three
+//! give the same results.
 
 use core::ops::Range;
 
 use crate::accumulator::Accumulator;
-use crate::digits::SettleNans;
+use crate::class::Class;
+use crate::digits::{SettleNans, narrow};
 use crate::format::{Element, Format};
-use crate::isa::Isa;
+use crate::isa::{Isa, Loop};
 use crate::lanes::Layout;
+use crate::rounding::{adds_as_ieee, bits_of_class};
 use crate::span::Span;
 
-/// Values of a block: few, so that exponents are near each other, and that lanes stay in the first cache.
-const BLOCK: usize = 256;
+/// Values of a block: few, so that one that takes lanes does not make many others take them, and that sums stay in the first cache.
+const BLOCK: usize = 64;
 const LANES: usize = BLOCK * Layout::DIRECT_LANES_MAX;
 
 /// Writes the rounded sums of `count` vectors, one at least. `values` gives a range of one of them.
@@ -21,24 +25,18 @@ pub fn sum_vectors<'a, E: Element + Format<Rounded = E>>(
     count: u32,
     values: impl Fn(u32, Range<usize>) -> &'a [E],
 ) {
-    let mut lanes = [0_i64; LANES];
+    let has_doubles = adds_as_ieee();
     let mut first = 0;
     for block in target.chunks_mut(BLOCK) {
         let range = first..first + block.len();
         first = range.end;
         let parts = (0..count).map(|at| values(at, range.clone()));
         let isa = Isa::for_values(block.len());
-        let span =
-            parts.clone().fold(Span::EMPTY, |span, part| span.join(Span::of_with(isa, part)));
-        let layout = Layout::new::<E>(span, count);
-        let Some(lanes) = layout.direct_lanes(block.len()).map(|wanted| &mut lanes[..wanted])
-        else {
-            sum_one_by_one(block, parts);
-            continue;
-        };
-        lanes.fill(0);
-        parts.for_each(|part| layout.add_with(isa, part, lanes));
-        layout.read_with(isa, lanes, block);
+        let is_summed =
+            has_doubles && isa.run(SumAsDoubles { target: block, parts: parts.clone() });
+        if !is_summed {
+            sum_as_lanes(isa, block, count, parts);
+        }
     }
 }
 
@@ -47,11 +45,127 @@ pub fn settle_nans<E: Element>(values: &mut [E]) {
     Isa::for_values(values.len()).run(SettleNans { values });
 }
 
-/// Sums of values whose exponents lie far apart.
-fn sum_one_by_one<'a, E: Element + Format<Rounded = E>>(
+/// Sums the parts as pairs of doubles. `false`, and no result, if that is not exact.
+struct SumAsDoubles<'t, E, P> {
+    target: &'t mut [E],
+    parts: P,
+}
+
+impl<'a, E: Element, P: Iterator<Item = &'a [E]>> Loop for SumAsDoubles<'_, E, P> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<const FUSED: bool>(self) -> bool {
+        let Self { target, mut parts } = self;
+        let (mut sums, mut errors) = ([0.0; BLOCK], [0.0; BLOCK]);
+        let (sums, errors) = (&mut sums[..target.len()], &mut errors[..target.len()]);
+        let Some(part) = parts.next() else { return false };
+        for (sum, &value) in sums.iter_mut().zip(part) {
+            *sum = to_double(value);
+        }
+        let mut lost = 0;
+        for part in parts {
+            for ((sum, error), &value) in sums.iter_mut().zip(&mut *errors).zip(part) {
+                let more;
+                (*sum, more) = add(*sum, to_double(value));
+                let rest;
+                (*error, rest) = add(*error, more);
+                // Zero has either sign. A NaN is what comes of an infinity, too.
+                lost |= rest.to_bits() << 1;
+            }
+        }
+        for ((value, &sum), &error) in target.iter_mut().zip(&*sums).zip(&*errors) {
+            *value = round(sum, error);
+            // Of one part nothing was added that would have shown it.
+            lost |= u64::from(!sum.is_finite());
+        }
+        lost == 0
+    }
+}
+
+/// The rounded sum, and what rounding has taken from it; a NaN if a number or their sum is not finite.
+#[inline(always)]
+fn add(left: f64, right: f64) -> (f64, f64) {
+    let sum = left + right;
+    let of_right = sum - left;
+    let of_left = sum - of_right;
+    (sum, (left - of_left) + (right - of_right))
+}
+
+/// The value as a double; a NaN if it is not finite and shorter than 32 bits.
+#[inline(always)]
+fn to_double<E: Element>(value: E) -> f64 {
+    let bits = value.to_bits_u64();
+    match E::PRECISION {
+        f64::PRECISION => f64::from_bits(bits),
+        f32::PRECISION => f64::from(f32::from_bits(bits as u32)),
+        _ => widen::<E>(bits),
+    }
+}
+
+/// A value of 16 bits as a double, of which it takes the topmost bits of the fraction: with the exponent of another one, which
+/// a multiplication sets right.
+#[inline(always)]
+fn widen<E: Element>(bits: u64) -> f64 {
+    let sign = bits_of_class::<E>(Class::NegativeZero);
+    let magnitude = bits & !sign;
+    let scale =
+        f64::from_bits((2046 - ((1 << (E::EXPONENT_BITS - 1)) - 1)) << (f64::PRECISION - 1));
+    let scaled = f64::from_bits(magnitude << (f64::PRECISION - E::PRECISION)) * scale;
+    let is_finite = magnitude < bits_of_class::<E>(Class::PositiveInfinity);
+    let unsigned = if is_finite { scaled } else { f64::NAN };
+    f64::from_bits(unsigned.to_bits() | (bits & sign) << (63 - sign.trailing_zeros()))
+}
+
+/// The rounded value of a sum and its errors, all finite.
+#[inline(always)]
+fn round<E: Element>(sum: f64, error: f64) -> E {
+    // A sum without an error keeps the sign of its zero.
+    let (whole, rest) = if error == 0.0 { (sum, 0.0) } else { add(sum, error) };
+    if E::PRECISION == f64::PRECISION {
+        return E::from_bits_u64(whole.to_bits());
+    }
+    // Of a sum that is longer than a double, the lowest bit is set in the double below or above it, so that the result is rounded once.
+    let is_below = (rest < 0.0) == (whole > 0.0);
+    let is_even = whole.to_bits() & 1 == 0;
+    let odd = if is_below { whole.to_bits().wrapping_sub(1) } else { whole.to_bits() | 1 };
+    let once = f64::from_bits(if rest != 0.0 && is_even { odd } else { whole.to_bits() });
+    E::from_bits_u64(match E::PRECISION {
+        f32::PRECISION => (once as f32).to_bits().into(),
+        _ => narrow_any::<E>(once),
+    })
+}
+
+/// Rounds a double that is a sum of values of a shorter format: below the normal numbers none has more bits than that format.
+#[inline(always)]
+fn narrow_any<E: Element>(double: f64) -> u64 {
+    let power = |exponent: i32| f64::from_bits(((1023 + exponent) as u64) << (f64::PRECISION - 1));
+    let (normal, unit) = (power(E::SMALLEST + E::PRECISION as i32 - 1), power(-E::SMALLEST));
+    let sign = double.to_bits() >> 63 << (E::PRECISION - 1 + E::EXPONENT_BITS);
+    let magnitude = double.abs();
+    if magnitude < normal {
+        sign | (magnitude * unit) as i32 as u64
+    } else {
+        narrow::<E>(double.to_bits())
+    }
+}
+
+/// Sums the parts as lanes, or in accumulators if their exponents lie far apart.
+#[cold]
+fn sum_as_lanes<'a, E: Element + Format<Rounded = E>>(
+    isa: Isa,
     target: &mut [E],
+    count: u32,
     parts: impl Iterator<Item = &'a [E]> + Clone,
 ) {
+    let mut lanes = [0_i64; LANES];
+    let span = parts.clone().fold(Span::EMPTY, |span, part| span.join(Span::of_with(isa, part)));
+    let layout = Layout::new::<E>(span, count);
+    if let Some(wanted) = layout.direct_lanes(target.len()) {
+        let lanes = &mut lanes[..wanted];
+        parts.for_each(|part| layout.add_with(isa, part, lanes));
+        return layout.read_with(isa, lanes, target);
+    }
     for (at, sum) in target.iter_mut().enumerate() {
         let mut all = Accumulator::<E>::default();
         parts.clone().for_each(|part| all.add(part[at]));

@@ -298,7 +298,7 @@ fn every_nan_becomes_the_one_of_exact_sums_and_nothing_else_changes() {
         for len in 0..40 {
             let all_ones = |_| {
                 let bits = random.next_u64() >> (64 - width);
-                if random.next_u64() % 2 == 0 { bits | infinity::<E>() } else { bits }
+                if random.next_u64().is_multiple_of(2) { bits | infinity::<E>() } else { bits }
             };
             let bits: Vec<u64> = (0..len).map(all_ones).collect();
             let mut values: Vec<E> = bits.iter().map(|&bits| E::from_bits_u64(bits)).collect();
