@@ -121,11 +121,19 @@ class Cluster:
             (self.folder / f"tmp-{host}").mkdir()
             self.daemon(host, find("sshd"), "-D", "-f", self.folder / "sshd.conf")
             self.daemon(host, find("slurmd"), "-D", "-N", host, "-f", self.slurm_conf)
-        is_ready = lambda: self.says(f"{len(self.hosts)} idle", "sinfo", "-h", "-o", "%D %T") and all(
-            self.says(host, self.agent, host, "hostname") for host in self.hosts)
+        is_ready = lambda: self.is_idle() and all(self.says(host, self.agent, host, "hostname") for host in self.hosts)
         if not eventually(is_ready, 60):
             logs = [f"{log}:\n{log.read_text(errors='replace')[-2000:]}" for log in self.folder.glob("*.log")]
             raise Failure("the launchers' daemons are not ready\n" + "\n".join(logs))
+
+    def is_idle(self):
+        """Whether Slurm is through with all jobs."""
+        return self.says(f"{len(self.hosts)} idle", "sinfo", "-h", "-o", "%D %T")
+
+    def await_idle(self):
+        # While Slurm ends a job that was cancelled, an srun that has begun since may be asked to end, too.
+        if not eventually(self.is_idle, 60):
+            raise Failure("Slurm is not through with the job before")
 
     def daemon(self, host, *words):
         log = (self.folder / f"{pathlib.Path(words[0]).name}-{host}.out").open("w", encoding="utf-8")
@@ -199,6 +207,7 @@ BESIDE = {
 
 def check_job(cluster, launcher, program, beside, arguments):
     """Results are right, all hosts take part, and operations go between them over links, or through a tree."""
+    cluster.await_idle()
     environment, options, path = BESIDE[beside](cluster)
     ranks = len(cluster.hosts)
     report = cluster.folder / "report.json"
@@ -239,6 +248,7 @@ def check_from_elsewhere(cluster, launcher, program, arguments):
 
 def check_killed(cluster, launcher, mpi, arguments):
     """The launcher is killed in the middle of the job's operations, or Slurm's job is cancelled."""
+    cluster.await_idle()
     program = soak.compile_for(mpi, arguments)
     before = sockets(cluster.lab.name, arguments)
     ends = cluster.folder / "ends"

@@ -1,8 +1,8 @@
 //! Sums of several vectors that lie in one memory, element by element.
 //!
-//! Most blocks are summed as pairs of doubles: a sum, and the sum of all errors of its additions. Where the errors, or what is infinite
-//! or no number, need more, lanes of a layout for this block take its place, and accumulators where exponents lie far apart. All three
-//! give the same results.
+//! Most blocks are summed as pairs of doubles: a sum, and the sum of all errors of its additions; values that are shorter than doubles first
+//! as if there were no errors. Where the errors, or what is infinite or no number, need more, lanes of a layout for this block take
+//! its place, and accumulators where exponents lie far apart. All give the same results.
 
 use core::ops::Range;
 
@@ -32,12 +32,21 @@ pub fn sum_vectors<'a, E: Element + Format<Rounded = E>>(
         first = range.end;
         let parts = (0..count).map(|at| values(at, range.clone()));
         let isa = Isa::for_values(block.len());
-        let is_summed =
-            has_doubles && isa.run(SumAsDoubles { target: block, parts: parts.clone() });
-        if !is_summed {
+        if !(has_doubles && sum_as_doubles(isa, block, parts.clone())) {
             sum_as_lanes(isa, block, count, parts);
         }
     }
+}
+
+/// Sums the parts as doubles. `false`, and no results, if that is not exact.
+fn sum_as_doubles<'a, E: Element>(
+    isa: Isa,
+    target: &mut [E],
+    parts: impl Iterator<Item = &'a [E]> + Clone,
+) -> bool {
+    let is_short = E::PRECISION < f64::PRECISION;
+    is_short && isa.run(SumAsDoubles::<_, _, false> { target, parts: parts.clone() })
+        || isa.run(SumAsDoubles::<_, _, true> { target, parts })
 }
 
 /// Makes every NaN the one that exact sums give.
@@ -45,13 +54,16 @@ pub fn settle_nans<E: Element>(values: &mut [E]) {
     Isa::for_values(values.len()).run(SettleNans { values });
 }
 
-/// Sums the parts as pairs of doubles. `false`, and no result, if that is not exact.
-struct SumAsDoubles<'t, E, P> {
+/// Sums the parts as doubles, with `ERRORS` that are summed, or where there are none. The output is `false`, and the results
+/// are of no use, if the sums are not exact.
+struct SumAsDoubles<'t, E, P, const ERRORS: bool> {
     target: &'t mut [E],
     parts: P,
 }
 
-impl<'a, E: Element, P: Iterator<Item = &'a [E]>> Loop for SumAsDoubles<'_, E, P> {
+impl<'a, E: Element, P: Iterator<Item = &'a [E]>, const ERRORS: bool> Loop
+    for SumAsDoubles<'_, E, P, ERRORS>
+{
     type Output = bool;
 
     #[inline(always)]
@@ -66,10 +78,9 @@ impl<'a, E: Element, P: Iterator<Item = &'a [E]>> Loop for SumAsDoubles<'_, E, P
         let mut lost = 0;
         for part in parts {
             for ((sum, error), &value) in sums.iter_mut().zip(&mut *errors).zip(part) {
-                let more;
+                let (more, rest);
                 (*sum, more) = add(*sum, to_double(value));
-                let rest;
-                (*error, rest) = add(*error, more);
+                (*error, rest) = if ERRORS { add(*error, more) } else { (0.0, more) };
                 // Zero has either sign. A NaN is what comes of an infinity, too.
                 lost |= rest.to_bits() << 1;
             }
