@@ -254,23 +254,3 @@ pub(crate) fn narrow<E: Element>(double: u64) -> u64 {
     let sign = double >> 63 << (E::PRECISION - 1 + E::EXPONENT_BITS);
     if magnitude == 0 { 0 } else { bits | sign }
 }
-
-/// Makes every NaN the one that exact sums give.
-pub(crate) struct SettleNans<'a, E> {
-    pub(crate) values: &'a mut [E],
-}
-
-impl<E: Element> Loop for SettleNans<'_, E> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<const FUSED: bool>(self) {
-        let [infinity, nan, sign] =
-            [Class::PositiveInfinity, Class::Nan, Class::NegativeZero].map(bits_of_class::<E>);
-        for value in self.values {
-            let bits = value.to_bits_u64();
-            let is_nan = (bits & !sign) as i64 > infinity as i64;
-            *value = E::from_bits_u64(if is_nan { nan } else { bits });
-        }
-    }
-}

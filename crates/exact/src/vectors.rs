@@ -8,7 +8,7 @@ use core::ops::Range;
 
 use crate::accumulator::Accumulator;
 use crate::class::Class;
-use crate::digits::{SettleNans, narrow};
+use crate::digits::narrow;
 use crate::format::{Element, Format};
 use crate::isa::{Isa, Loop};
 use crate::lanes::Layout;
@@ -51,7 +51,37 @@ fn sum_as_doubles<'a, E: Element>(
 
 /// Makes every NaN the one that exact sums give.
 pub fn settle_nans<E: Element>(values: &mut [E]) {
-    Isa::for_values(values.len()).run(SettleNans { values });
+    if Isa::for_values(values.len()).run(HasNan { values }) {
+        let nan = E::from_bits_u64(bits_of_class::<E>(Class::Nan));
+        values.iter_mut().filter(|value| is_nan(**value)).for_each(|value| *value = nan);
+    }
+}
+
+/// Whether there is a NaN among the values.
+struct HasNan<'a, E> {
+    values: &'a [E],
+}
+
+impl<E: Element> Loop for HasNan<'_, E> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<const FUSED: bool>(self) -> bool {
+        self.values.iter().fold(false, |has_nan, &value| has_nan | is_nan(value))
+    }
+}
+
+#[inline(always)]
+fn is_nan<E: Element>(value: E) -> bool {
+    let bits = value.to_bits_u64();
+    match E::PRECISION {
+        f64::PRECISION => f64::from_bits(bits).is_nan(),
+        f32::PRECISION => f32::from_bits(bits as u32).is_nan(),
+        _ => {
+            bits & !bits_of_class::<E>(Class::NegativeZero)
+                > bits_of_class::<E>(Class::PositiveInfinity)
+        }
+    }
 }
 
 /// Sums the parts as doubles, with `ERRORS` that are summed, or where there are none. The output is `false`, and the results
