@@ -31,7 +31,7 @@ FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
 LIMITS = [("allreduce", ("shim_Allreduce",), (), 335), ("reduce", ("shim_Reduce",), (), 394),
           ("bcast", ("shim_Bcast",), (), 284), ("barrier", ("shim_Barrier",), (), 143),
           ("persistent", ("shim_Start", "shim_Wait"), (), 316),
-          ("allreduce", ("shim_Allreduce",), ("TRIBUTARY_SUMS=exact",), 400)]
+          ("allreduce", ("shim_Allreduce",), ("TRIBUTARY_SUMS=exact",), 500)]
 SHORT, LONG = 500, 2500
 
 

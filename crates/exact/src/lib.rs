@@ -64,7 +64,6 @@ pub use format::{Element, Format, Products};
 pub use integers::integers_per_sum;
 pub use isa::Isa;
 pub use lanes::Layout;
-pub use rounding::adds_as_ieee;
 pub use span::Span;
-pub use vectors::{settle_nans, sum_vectors};
+pub use vectors::{sum_two, sum_vectors};
 pub use window::{Overflow, Window};

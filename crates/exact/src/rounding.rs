@@ -100,8 +100,7 @@ fn processor_rounds_to_nearest() -> bool {
 
 /// Whether the processor, in this thread's mode, rounds to nearest and keeps subnormals: one addition is then an exact sum. A
 /// library that is compiled for fast arithmetic may have changed the mode.
-#[must_use]
-pub fn adds_as_ieee() -> bool {
+pub(crate) fn adds_as_ieee() -> bool {
     let [smallest_normal, smallest] = black_box([f64::MIN_POSITIVE, f64::from_bits(1)]);
     processor_rounds_to_nearest() && smallest_normal * 0.5 > 0.0 && smallest * 2.0 > 0.0
 }

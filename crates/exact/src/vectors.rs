@@ -49,39 +49,43 @@ fn sum_as_doubles<'a, E: Element>(
         || isa.run(SumAsDoubles::<_, _, true> { target, parts })
 }
 
-/// Makes every NaN the one that exact sums give.
-pub fn settle_nans<E: Element>(values: &mut [E]) {
-    if Isa::for_values(values.len()).run(HasNan { values }) {
-        let nan = E::from_bits_u64(bits_of_class::<E>(Class::Nan));
-        values.iter_mut().filter(|value| is_nan(**value)).for_each(|value| *value = nan);
+/// Writes the rounded sums of two vectors. One addition rounds once, as an exact sum does; that of a longer type before
+/// that of 16 bits changes nothing.
+pub fn sum_two<E: Element + Format<Rounded = E>>(target: &mut [E], left: &[E], right: &[E]) {
+    if adds_as_ieee() {
+        Isa::for_values(target.len()).run(SumOfTwo { target, left, right });
+    } else {
+        sum_vectors(target, 2, |at, range| if at == 0 { &left[range] } else { &right[range] });
     }
 }
 
-/// Whether there is a NaN among the values.
-struct HasNan<'a, E> {
-    values: &'a [E],
+struct SumOfTwo<'a, E> {
+    target: &'a mut [E],
+    left: &'a [E],
+    right: &'a [E],
 }
 
-impl<E: Element> Loop for HasNan<'_, E> {
-    type Output = bool;
+impl<E: Element> Loop for SumOfTwo<'_, E> {
+    type Output = ();
 
     #[inline(always)]
-    fn run<const FUSED: bool>(self) -> bool {
-        self.values.iter().fold(false, |has_nan, &value| has_nan | is_nan(value))
+    fn run<const FUSED: bool>(self) {
+        let nan = E::from_bits_u64(bits_of_class::<E>(Class::Nan));
+        for ((sum, &left), &right) in self.target.iter_mut().zip(self.left).zip(self.right) {
+            *sum = add_two(left, right, nan);
+        }
     }
 }
 
 #[inline(always)]
-fn is_nan<E: Element>(value: E) -> bool {
-    let bits = value.to_bits_u64();
-    match E::PRECISION {
-        f64::PRECISION => f64::from_bits(bits).is_nan(),
-        f32::PRECISION => f32::from_bits(bits as u32).is_nan(),
-        _ => {
-            bits & !bits_of_class::<E>(Class::NegativeZero)
-                > bits_of_class::<E>(Class::PositiveInfinity)
-        }
+fn add_two<E: Element>(left: E, right: E, nan: E) -> E {
+    if E::PRECISION == f32::PRECISION {
+        let single = |value: E| f32::from_bits(value.to_bits_u64() as u32);
+        let sum = single(left) + single(right);
+        return if sum.is_nan() { nan } else { E::from_bits_u64(sum.to_bits().into()) };
     }
+    let sum = to_double(left) + to_double(right);
+    if sum.is_nan() { nan } else { round(sum, 0.0) }
 }
 
 /// Sums the parts as doubles, with `ERRORS` that are summed, or where there are none. The output is `false`, and the results
@@ -133,7 +137,7 @@ fn add(left: f64, right: f64) -> (f64, f64) {
     (sum, (left - of_left) + (right - of_right))
 }
 
-/// The value as a double; a NaN if it is not finite and shorter than 32 bits.
+/// The value as a double.
 #[inline(always)]
 fn to_double<E: Element>(value: E) -> f64 {
     let bits = value.to_bits_u64();
@@ -153,8 +157,9 @@ fn widen<E: Element>(bits: u64) -> f64 {
     let scale =
         f64::from_bits((2046 - ((1 << (E::EXPONENT_BITS - 1)) - 1)) << (f64::PRECISION - 1));
     let scaled = f64::from_bits(magnitude << (f64::PRECISION - E::PRECISION)) * scale;
-    let is_finite = magnitude < bits_of_class::<E>(Class::PositiveInfinity);
-    let unsigned = if is_finite { scaled } else { f64::NAN };
+    let infinity = bits_of_class::<E>(Class::PositiveInfinity);
+    let special = if magnitude == infinity { f64::INFINITY } else { f64::NAN };
+    let unsigned = if magnitude < infinity { scaled } else { special };
     f64::from_bits(unsigned.to_bits() | (bits & sign) << (63 - sign.trailing_zeros()))
 }
 
@@ -177,7 +182,7 @@ fn round<E: Element>(sum: f64, error: f64) -> E {
     })
 }
 
-/// Rounds a double that is a sum of values of a shorter format: below the normal numbers none has more bits than that format.
+/// Rounds a double, not a NaN, that is a sum of values of a shorter format: below the normal numbers none has more bits than that format.
 #[inline(always)]
 fn narrow_any<E: Element>(double: f64) -> u64 {
     let power = |exponent: i32| f64::from_bits(((1023 + exponent) as u64) << (f64::PRECISION - 1));

@@ -3,44 +3,33 @@
 //! Owns the way from bytes to values. Must not know how hosts sum exactly: their partial sums travel as integers.
 
 use half::{bf16, f16};
-use tributary_exact::{Element, Format, adds_as_ieee, settle_nans, sum_vectors};
+use tributary_exact::{Element, Format, sum_two, sum_vectors};
 use tributary_reduce::Kernel;
 use tributary_shm_collectives::AtOnce;
 use tributary_wire::Datatype;
 
 /// The exact sum of floats of one type. Complex numbers are two.
 pub(crate) struct ExactSum {
-    /// Adds two values.
-    plain: Kernel,
-    sum: for<'a> fn(&mut [u8], u32, &dyn Fn(u32) -> &'a [u8]),
-    settle: fn(&mut [u8]),
+    sum: Sum,
 }
 
+/// As [`AtOnce::reduce`].
+type Sum = for<'a> fn(&mut [u8], u32, &dyn Fn(u32) -> &'a [u8]);
+
 impl ExactSum {
-    /// The exact sum for a kernel that adds floats.
-    pub(crate) fn new(plain: Kernel) -> Self {
+    /// The exact sum for a kernel that adds floats, and the kernel that adds two of them so.
+    pub(crate) fn new(plain: Kernel) -> (Self, Kernel) {
         match plain.datatype() {
-            Datatype::F16 => Self { plain, sum: sum::<f16>, settle: settle::<f16> },
-            Datatype::Bf16 => Self { plain, sum: sum::<bf16>, settle: settle::<bf16> },
-            Datatype::F32 | Datatype::F32Complex => {
-                Self { plain, sum: sum::<f32>, settle: settle::<f32> }
-            }
-            Datatype::F64 | Datatype::F64Complex => {
-                Self { plain, sum: sum::<f64>, settle: settle::<f64> }
-            }
+            Datatype::F16 => Self::of::<f16>(plain),
+            Datatype::Bf16 => Self::of::<bf16>(plain),
+            Datatype::F32 | Datatype::F32Complex => Self::of::<f32>(plain),
+            Datatype::F64 | Datatype::F64Complex => Self::of::<f64>(plain),
             other => unreachable!("{other:?} has no floats"),
         }
     }
 
-    /// `target = left + right`. One addition rounds once, as an exact sum does; 16-bit floats are added in 32 bits, whose
-    /// rounding before theirs changes nothing.
-    pub(crate) fn combine_into(&self, target: &mut [u8], left: &[u8], right: &[u8]) {
-        if adds_as_ieee() {
-            self.plain.combine_into(target, left, right);
-            (self.settle)(target);
-        } else {
-            self.reduce(target, 2, &|rank| if rank == 0 { left } else { right });
-        }
+    fn of<E: Element + Format<Rounded = E>>(plain: Kernel) -> (Self, Kernel) {
+        (Self { sum: sum::<E> }, plain.with_functions(fold::<E>, combine::<E>))
     }
 }
 
@@ -65,8 +54,16 @@ fn sum<'a, E: Element + Format<Rounded = E>>(
     });
 }
 
-fn settle<E: Element>(target: &mut [u8]) {
-    on_values::<E>(target, settle_nans);
+fn combine<E: Element + Format<Rounded = E>>(target: &mut [u8], left: &[u8], right: &[u8]) {
+    on_values(target, |target: &mut [E]| match (as_values(left), as_values(right)) {
+        (Some(left), Some(right)) => sum_two(target, left, right),
+        _ => sum_two(target, &copy_values(left), &copy_values(right)),
+    });
+}
+
+fn fold<E: Element + Format<Rounded = E>>(target: &mut [u8], source: &[u8]) {
+    let left = target.to_vec();
+    combine::<E>(target, &left, source);
 }
 
 /// Changes values that lie at any address.
@@ -140,7 +137,7 @@ mod tests {
     }
 
     fn check<E: Element + Format<Rounded = E>>(datatype: Datatype) {
-        let exact = ExactSum::new(Kernel::new(Operator::Sum, datatype).unwrap());
+        let (exact, kernel) = ExactSum::new(Kernel::new(Operator::Sum, datatype).unwrap());
         let mut random = Pcg64Mcg::seed_from_u64(datatype.code().into());
         for round in 0..400_u32 {
             let ranks = 1 + round % 9;
@@ -169,8 +166,11 @@ mod tests {
             assert_eq!(found(target), expected, "{datatype:?} round {round}");
             if let [left, right] = sources[..] {
                 target.fill(1);
-                exact.combine_into(target, left, right);
+                kernel.combine_into(target, left, right);
                 assert_eq!(found(target), expected, "{datatype:?} round {round}, of two");
+                target.copy_from_slice(left);
+                kernel.fold(target, right);
+                assert_eq!(found(target), expected, "{datatype:?} round {round}, in place");
             }
         }
     }

@@ -111,7 +111,7 @@ pub struct Adapter {
     number: u16,
     /// Wider accumulation, for the datatypes that have one.
     wide: Option<WideAdapter>,
-    /// What the kernel stands for, if that is not to round partial sums.
+    /// The sum of all ranks, where partial sums are not to be rounded; the kernel is that of two ranks.
     exact: Option<ExactSum>,
 }
 
@@ -133,7 +133,8 @@ impl Adapter {
 
     /// The exact sum in place of this one.
     fn into_exact(self) -> Self {
-        Self { wide: None, exact: Some(ExactSum::new(self.kernel)), ..self }
+        let (exact, kernel) = ExactSum::new(self.kernel);
+        Self { kernel, wide: None, exact: Some(exact), ..self }
     }
 }
 
@@ -156,10 +157,7 @@ impl Combine for Adapter {
 
     #[inline]
     fn combine_into(&self, target: &mut [u8], left: &[u8], right: &[u8]) {
-        match &self.exact {
-            None => self.kernel.combine_into(target, left, right),
-            Some(exact) => exact.combine_into(target, left, right),
-        }
+        self.kernel.combine_into(target, left, right);
     }
 
     fn fold(&self, target: &mut [u8], source: &[u8]) {

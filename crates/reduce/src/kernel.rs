@@ -40,6 +40,17 @@ impl Kernel {
         Some(Self { operator, datatype, isa, element_bytes, functions })
     }
 
+    /// The same operator on the same datatype by other functions, which take slices as [`fold`](Self::fold) and
+    /// [`combine_into`](Self::combine_into) do, of equal lengths and whole elements.
+    #[must_use]
+    pub fn with_functions(
+        self,
+        fold: fn(&mut [u8], &[u8]),
+        combine: fn(&mut [u8], &[u8], &[u8]),
+    ) -> Self {
+        Self { functions: Functions { fold, combine }, ..self }
+    }
+
     /// Size of one element of its datatype.
     #[inline]
     #[must_use]
