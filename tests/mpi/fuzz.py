@@ -80,10 +80,12 @@ PATHS = (
     Path("exact4", 4, 1, {"TRIBUTARY_SUMS": "exact"}, "in_host"),
     Path("exact-tree3", 5, 3, {"TRIBUTARY_SUMS": "exact", "TRIBUTARY_BETWEEN_HOSTS": "tree"}, "in_tree"),
     Path("exact-direct4", 4, 4, DIRECT | {"TRIBUTARY_SUMS": "exact"}, "direct"),
+    Path("exact-replicated4", 4, 4, REPLICATED | {"TRIBUTARY_SUMS": "exact"}, "direct"),
     Path("exact-kills", 4, 2, {"TRIBUTARY_HOST_ADDRESS": "127.0.0.1", "TRIBUTARY_FAILOVER": "on", "TRIBUTARY_SUMS": "exact"}, "",
          kills=True),
     Path("kills", 4, 2, {"TRIBUTARY_HOST_ADDRESS": "127.0.0.1", "TRIBUTARY_FAILOVER": "on"}, "", kills=True),
     Path("lossy-tree4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "tree"}, "in_tree", loses=True),
+    Path("lossy-exact4", 4, 4, {"TRIBUTARY_SUMS": "exact", "TRIBUTARY_BETWEEN_HOSTS": "tree"}, "in_tree", loses=True),
     Path("lossy-direct2", 4, 2, {"TRIBUTARY_BETWEEN_HOSTS": "direct"}, "direct", loses=True),
     Path("lossy-direct4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "direct"}, "direct", loses=True),
     Path("lossy-replicated4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "replicated"}, "direct", loses=True),
@@ -103,7 +105,7 @@ class Batch:
     count: int
 
     def __str__(self):
-        return f"{self.path.name:13} {self.kind} {self.first} to {self.first + self.count - 1}"
+        return f"{self.path.name:17} {self.kind} {self.first} to {self.first + self.count - 1}"
 
 
 # Programs that once went wrong, each on its path with its seed; what they found is mended.
