@@ -3,6 +3,7 @@
 value from each rank, and so is each column of an `exact_sum`. The ranks share the comparing.
 
     python tests/python/many_exact.py --vectors 100_000_000
+    TRIBUTARY_BETWEEN_HOSTS=tree tributary run --hosts 4 -- python tests/python/many_exact.py      a rank on each host
 
 Vectors are near each other, all over the range, cancel but for a little, are subnormal, lie in the middle between two numbers, or
 overflow on the way, by a seed.
