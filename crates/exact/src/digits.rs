@@ -8,7 +8,7 @@ use core::array;
 use crate::class::Class;
 use crate::format::{Element, split};
 use crate::isa::Loop;
-use crate::rounding::bits_of_class;
+use crate::rounding::{bits_of_class, from_double};
 
 /// Where the digits of a vector's elements lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,12 +207,12 @@ fn shift_down(integer: u64, bits: u64) -> u64 {
 #[inline(always)]
 fn length(integer: i64) -> i64 {
     let magnitude = (integer ^ integer >> 63) | 1;
-    (to_double(magnitude).to_bits() >> (f64::PRECISION - 1)) as i64 - 1022
+    (nearest_double(magnitude).to_bits() >> (f64::PRECISION - 1)) as i64 - 1022
 }
 
 /// The nearest double. Both parts have fewer bits than one, and so has their product: only the addition rounds.
 #[inline(always)]
-fn to_double(integer: i64) -> f64 {
+fn nearest_double(integer: i64) -> f64 {
     const HIGH_UNIT: f64 = (1_u64 << 32) as f64;
     f64::from((integer >> 32) as i32) * HIGH_UNIT + f64::from(integer as u32)
 }
@@ -225,7 +225,7 @@ fn convert<E: Element>(integer: i64, lowest: u64) -> E {
         lowest.wrapping_add_signed(i64::from(E::SMALLEST) + 1023) << (f64::PRECISION - 1),
     );
     if E::PRECISION == f64::PRECISION {
-        return E::from_bits_u64((to_double(integer) * unit).to_bits());
+        return from_double(nearest_double(integer) * unit);
     }
     // A double holds 53 bits. Of a longer integer the lowest one that is left is set also if one that is dropped is, so that
     // the conversion is exact, and the result is rounded once.
@@ -233,24 +233,5 @@ fn convert<E: Element>(integer: i64, lowest: u64) -> E {
     let is_long = (integer ^ integer >> 63) >> f64::PRECISION != 0;
     let is_inexact = i64::from(integer & DROPPED != 0) << DROPPED.count_ones();
     let short = if is_long { integer & !DROPPED | is_inexact } else { integer };
-    let sum = to_double(short) * unit;
-    E::from_bits_u64(match E::PRECISION {
-        f32::PRECISION => (sum as f32).to_bits().into(),
-        _ => narrow::<E>(sum.to_bits()),
-    })
-}
-
-/// Rounds a double, by its bits, to a shorter format in which it is zero or not subnormal.
-#[inline(always)]
-pub(crate) fn narrow<E: Element>(double: u64) -> u64 {
-    let dropped = f64::PRECISION - E::PRECISION;
-    let fields_less = 1023 - (1 << (E::EXPONENT_BITS - 1)) + 1;
-    let magnitude = double & (u64::MAX >> 1);
-    let is_odd = magnitude >> dropped & 1;
-    // A carry out of the fraction adds one to the exponent field.
-    let rounded = (magnitude + (1 << (dropped - 1)) - 1 + is_odd) >> dropped;
-    let infinity = bits_of_class::<E>(Class::PositiveInfinity);
-    let bits = rounded.wrapping_sub(fields_less << (E::PRECISION - 1)).min(infinity);
-    let sign = double >> 63 << (E::PRECISION - 1 + E::EXPONENT_BITS);
-    if magnitude == 0 { 0 } else { bits | sign }
+    from_double(nearest_double(short) * unit)
 }

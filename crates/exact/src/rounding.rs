@@ -84,6 +84,36 @@ pub(crate) fn round_integer<E: Element>(integer: i128, lowest: u32) -> E {
     E::from_bits_u64(if integer == 0 { 0 } else { bits.min(infinity::<E>()) | sign })
 }
 
+/// The value that is nearest to a double, which is not a NaN. Below the normal numbers of a format of 16 bits it has to be a sum of that
+/// format's values: none has more bits than one of them.
+#[inline(always)]
+pub(crate) fn from_double<E: Element>(double: f64) -> E {
+    E::from_bits_u64(match E::PRECISION {
+        f64::PRECISION => double.to_bits(),
+        f32::PRECISION => (double as f32).to_bits().into(),
+        _ => narrow::<E>(double),
+    })
+}
+
+/// The bits of that value in a format of 16 bits.
+#[inline(always)]
+fn narrow<E: Element>(double: f64) -> u64 {
+    let power = |exponent: i32| f64::from_bits(((1023 + exponent) as u64) << (f64::PRECISION - 1));
+    let (normal, unit) = (power(E::SMALLEST + E::PRECISION as i32 - 1), power(-E::SMALLEST));
+    let magnitude = double.abs();
+    let dropped = f64::PRECISION - E::PRECISION;
+    let fields_less = 1023 - (1 << (E::EXPONENT_BITS - 1)) + 1;
+    let is_odd = magnitude.to_bits() >> dropped & 1;
+    // A carry out of the fraction adds one to the exponent field.
+    let rounded = (magnitude.to_bits() + (1 << (dropped - 1)) - 1 + is_odd) >> dropped;
+    let bits = if magnitude < normal {
+        (magnitude * unit) as i32 as u64
+    } else {
+        rounded.wrapping_sub(fields_less << (E::PRECISION - 1)).min(infinity::<E>())
+    };
+    if double.is_sign_negative() { bits | sign::<E>() } else { bits }
+}
+
 /// Whether the processor's conversions round integers right whose lowest bit is bit `lowest`, by way of doubles.
 pub(crate) fn can_convert<E: Element>(lowest: u32) -> bool {
     let is_normal = lowest >= E::PRECISION - 1;

@@ -8,11 +8,10 @@ use core::ops::Range;
 
 use crate::accumulator::Accumulator;
 use crate::class::Class;
-use crate::digits::narrow;
 use crate::format::{Element, Format};
 use crate::isa::{Isa, Loop};
 use crate::lanes::Layout;
-use crate::rounding::{adds_as_ieee, bits_of_class};
+use crate::rounding::{adds_as_ieee, bits_of_class, from_double};
 use crate::span::Span;
 
 /// Values of a block: few, so that one that takes lanes does not make many others take them, and that sums stay in the first cache.
@@ -25,13 +24,12 @@ pub fn sum_vectors<'a, E: Element + Format<Rounded = E>>(
     count: u32,
     values: impl Fn(u32, Range<usize>) -> &'a [E],
 ) {
-    let has_doubles = adds_as_ieee();
+    let (has_doubles, isa) = (adds_as_ieee(), Isa::for_values(target.len()));
     let mut first = 0;
     for block in target.chunks_mut(BLOCK) {
         let range = first..first + block.len();
         first = range.end;
         let parts = (0..count).map(|at| values(at, range.clone()));
-        let isa = Isa::for_values(block.len());
         if !(has_doubles && sum_as_doubles(isa, block, parts.clone())) {
             sum_as_lanes(isa, block, count, parts);
         }
@@ -169,31 +167,14 @@ fn round<E: Element>(sum: f64, error: f64) -> E {
     // A sum without an error keeps the sign of its zero.
     let (whole, rest) = if error == 0.0 { (sum, 0.0) } else { add(sum, error) };
     if E::PRECISION == f64::PRECISION {
-        return E::from_bits_u64(whole.to_bits());
+        return from_double(whole);
     }
     // Of a sum that is longer than a double, the lowest bit is set in the double below or above it, so that the result is rounded once.
     let is_below = (rest < 0.0) == (whole > 0.0);
     let is_even = whole.to_bits() & 1 == 0;
     let odd = if is_below { whole.to_bits().wrapping_sub(1) } else { whole.to_bits() | 1 };
     let once = f64::from_bits(if rest != 0.0 && is_even { odd } else { whole.to_bits() });
-    E::from_bits_u64(match E::PRECISION {
-        f32::PRECISION => (once as f32).to_bits().into(),
-        _ => narrow_any::<E>(once),
-    })
-}
-
-/// Rounds a double, not a NaN, that is a sum of values of a shorter format: below the normal numbers none has more bits than that format.
-#[inline(always)]
-fn narrow_any<E: Element>(double: f64) -> u64 {
-    let power = |exponent: i32| f64::from_bits(((1023 + exponent) as u64) << (f64::PRECISION - 1));
-    let (normal, unit) = (power(E::SMALLEST + E::PRECISION as i32 - 1), power(-E::SMALLEST));
-    let sign = double.to_bits() >> 63 << (E::PRECISION - 1 + E::EXPONENT_BITS);
-    let magnitude = double.abs();
-    if magnitude < normal {
-        sign | (magnitude * unit) as i32 as u64
-    } else {
-        narrow::<E>(double.to_bits())
-    }
+    from_double(once)
 }
 
 /// Sums the parts as lanes, or in accumulators if their exponents lie far apart.
