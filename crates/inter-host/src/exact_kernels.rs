@@ -1,16 +1,12 @@
 //! Kernels of exact sums, for ranks that have all contributions in one memory: those of a host.
 //!
-//! Must not know how hosts sum exactly: their partial sums travel as integers.
-
-use std::borrow::Cow;
+//! Owns the way from bytes to values. Must not know how hosts sum exactly: their partial sums travel as integers.
 
 use half::{bf16, f16};
 use tributary_exact::{Element, Format, sum_two, sum_vectors};
 use tributary_reduce::Kernel;
 use tributary_shm_collectives::AtOnce;
 use tributary_wire::Datatype;
-
-use crate::values::{as_values, change_values, read_values};
 
 /// The exact sum of floats of one type. Complex numbers are two.
 pub(crate) struct ExactSum {
@@ -48,25 +44,55 @@ fn sum<'a, E: Element + Format<Rounded = E>>(
     ranks: u32,
     source: &dyn Fn(u32) -> &'a [u8],
 ) {
-    change_values(target, |target: &mut [E]| {
+    on_values(target, |target: &mut [E]| {
         if (0..ranks).all(|rank| as_values::<E>(source(rank)).is_some()) {
             let values = |rank| as_values::<E>(source(rank)).expect("all are aligned");
             return sum_vectors(target, ranks, |rank, range| &values(rank)[range]);
         }
-        let vectors: Vec<Cow<'_, [E]>> = (0..ranks).map(|rank| read_values(source(rank))).collect();
+        let vectors: Vec<Vec<E>> = (0..ranks).map(|rank| copy_values(source(rank))).collect();
         sum_vectors(target, ranks, |rank, range| &vectors[rank as usize][range]);
     });
 }
 
 fn combine<E: Element + Format<Rounded = E>>(target: &mut [u8], left: &[u8], right: &[u8]) {
-    change_values(target, |target: &mut [E]| {
-        sum_two(target, &read_values(left), &read_values(right));
+    on_values(target, |target: &mut [E]| match (as_values(left), as_values(right)) {
+        (Some(left), Some(right)) => sum_two(target, left, right),
+        _ => sum_two(target, &copy_values(left), &copy_values(right)),
     });
 }
 
 fn fold<E: Element + Format<Rounded = E>>(target: &mut [u8], source: &[u8]) {
     let left = target.to_vec();
     combine::<E>(target, &left, source);
+}
+
+/// Changes values that lie at any address.
+fn on_values<E: Element>(bytes: &mut [u8], change: impl FnOnce(&mut [E])) {
+    // SAFETY: every bit pattern is a value, and every value has only bytes that are set.
+    if let ([], values, []) = unsafe { bytes.align_to_mut::<E>() } {
+        return change(values);
+    }
+    let mut values: Vec<E> = copy_values(bytes);
+    change(&mut values);
+    for (bytes, value) in bytes.chunks_exact_mut(size_of::<E>()).zip(values) {
+        bytes.copy_from_slice(&value.to_bits_u64().to_le_bytes()[..size_of::<E>()]);
+    }
+}
+
+/// The values at an address that is aligned for them.
+fn as_values<E: Element>(bytes: &[u8]) -> Option<&[E]> {
+    // SAFETY: every bit pattern is a value.
+    let (before, values, after) = unsafe { bytes.align_to::<E>() };
+    (before.is_empty() && after.is_empty()).then_some(values)
+}
+
+fn copy_values<E: Element>(bytes: &[u8]) -> Vec<E> {
+    let value = |bytes: &[u8]| {
+        let mut bits = [0; 8];
+        bits[..bytes.len()].copy_from_slice(bytes);
+        E::from_bits_u64(u64::from_le_bytes(bits))
+    };
+    bytes.chunks_exact(size_of::<E>()).map(value).collect()
 }
 
 #[cfg(test)]
@@ -135,7 +161,7 @@ mod tests {
             exact.reduce(target, ranks, &|rank| sources[rank as usize]);
             let expected: Vec<u64> = sums.iter().map(|sum| sum.round().to_bits_u64()).collect();
             let found = |target: &[u8]| -> Vec<u64> {
-                read_values::<E>(target).iter().map(|value| value.to_bits_u64()).collect()
+                copy_values::<E>(target).into_iter().map(E::to_bits_u64).collect()
             };
             assert_eq!(found(target), expected, "{datatype:?} round {round}");
             if let [left, right] = sources[..] {

@@ -16,7 +16,6 @@ mod operation;
 pub mod replicated;
 pub mod threads;
 mod tree;
-pub mod values;
 pub mod watch;
 
 pub use departures::wait_for_departures;

@@ -19,7 +19,6 @@ use half::{bf16, f16};
 use tributary_algorithms::Collective;
 use tributary_exact::{Element, Layout, Span};
 use tributary_inter_host::is_float_sum;
-use tributary_inter_host::values::{change_values, read_values};
 use tributary_wire::{Datatype, Operator};
 
 use super::local::block_of;
@@ -323,13 +322,15 @@ impl ExactSum {
 
     /// This rank's values of this step.
     fn values<E: Element>(&self) -> Cow<'_, [E]> {
-        let (source, bytes) = (self.operation.source, size_of::<E>());
-        // SAFETY: the source holds all values until the operation is over, as the caller of `Communicator::run` or `start`
-        // promised, and nobody changes them.
-        let values = unsafe {
-            slice::from_raw_parts(source.wrapping_add(self.first * bytes), self.len() * bytes)
-        };
-        read_values(values)
+        let source = self.operation.source.cast::<E>().wrapping_add(self.first);
+        if source.is_aligned() {
+            // SAFETY: the source holds all values until the operation is over, as the caller of `Communicator::run` or
+            // `start` promised, and nobody changes them; every bit pattern is a value.
+            return Cow::Borrowed(unsafe { slice::from_raw_parts(source, self.len()) });
+        }
+        // SAFETY: as above, but for the alignment.
+        let value = |at| unsafe { source.add(at).read_unaligned() };
+        Cow::Owned((0..self.len()).map(value).collect())
     }
 
     /// Writes this rank's part of the result.
@@ -346,13 +347,20 @@ impl ExactSum {
     }
 
     fn write_result<E: Element>(&self, layout: Layout, lanes: &[i64], first: usize, len: usize) {
-        let (target, bytes) = (self.operation.target, size_of::<E>());
-        // SAFETY: the target has room for this rank's part of the result, and nobody else uses it, as the caller of
-        // `Communicator::run` or `start` promised. Where it is the source, its values up to here have been added, and no slice
-        // of them is left.
-        let result =
-            unsafe { slice::from_raw_parts_mut(target.wrapping_add(first * bytes), len * bytes) };
-        change_values(result, |result: &mut [E]| layout.read(lanes, result));
+        let target = self.operation.target.cast::<E>().wrapping_add(first);
+        if target.is_aligned() {
+            // SAFETY: the target has room for this rank's part of the result, and nobody else uses it, as the caller of
+            // `Communicator::run` or `start` promised; every bit pattern is a value. Where it is the source, its values
+            // up to here have been added, and no slice of them is left.
+            layout.read::<E>(lanes, unsafe { slice::from_raw_parts_mut(target, len) });
+            return;
+        }
+        let mut result = vec![E::from_bits_u64(0); len];
+        layout.read::<E>(lanes, &mut result);
+        for (at, value) in result.into_iter().enumerate() {
+            // SAFETY: as above, but for the alignment.
+            unsafe { target.add(at).write_unaligned(value) };
+        }
     }
 
     /// Which values of this step are part of this rank's result.
