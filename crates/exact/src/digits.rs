@@ -132,7 +132,12 @@ impl Digits {
     /// A digit without what belongs to the next one, and that.
     #[inline(always)]
     fn carry(self, digit: i64) -> (u64, i64) {
-        (digit as u64 & self.mask(), digit >> self.bits)
+        let rest = digit as u64 & self.mask();
+        #[cfg(feature = "planted-bugs")]
+        if crate::planted::loses_carry_of_digit() {
+            return (rest, 0);
+        }
+        (rest, digit >> self.bits)
     }
 
     /// Rounds the sum of an integer of digits above one digit, which is not negative.

@@ -7,6 +7,7 @@
 //! driver's own. No crate of the product depends on this one, except for its tests.
 //!
 //! - [`workload`]: operations, and the mixture that random ones are drawn from.
+//! - `exact`: exact sums of floats, and whether they are right.
 //! - [`values`]: the elements that members contribute, and the result over a tree.
 //! - [`NodeMemory`]: payload memory, which checks every call against the contract if it is asked to.
 //! - [`Operations`]: what a member has under way.
@@ -17,6 +18,7 @@ pub mod values;
 pub mod workload;
 
 mod edges;
+mod exact;
 mod memory;
 mod operations;
 mod order;

@@ -100,12 +100,11 @@ impl Operations {
         let Some(body) = &transmit.body else { return };
         let running = self.running.iter().find(|running| running.number == body.operation);
         let running = running.expect("segments are of running operations");
-        let datatype = running.plan.datatype;
-        let size = datatype.size_bytes();
+        let size = running.plan.datatype.size_bytes();
         let (first, end) = (body.bytes.start / size, body.bytes.end / size);
         let (tag, operation, member) = (self.tag, running.operation as u32, self.member.0);
         let contribution = Contribution { tag, operation, member };
-        contribution.append(datatype, first as u64, end as u64, bytes);
+        running.plan.append(contribution, first as u64, end as u64, bytes);
     }
 
     /// Counts a piece of a result, and returns its operation.

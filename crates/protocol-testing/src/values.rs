@@ -37,7 +37,12 @@ pub struct Contribution {
 }
 
 impl Contribution {
-    fn word(self, index: u64) -> u64 {
+    /// Those of all members of a group.
+    pub fn of_all(tag: u64, operation: usize, members: u32) -> impl Iterator<Item = Self> + Clone {
+        (0..members).map(move |member| Self { tag, operation: operation as u32, member })
+    }
+
+    pub(crate) fn word(self, index: u64) -> u64 {
         let place = (u64::from(self.operation) << 40) ^ (u64::from(self.member) << 20) ^ index;
         mix(self.tag ^ mix(place))
     }
@@ -105,10 +110,7 @@ impl TreeShape {
     /// The result of an operation, whatever its target.
     #[must_use]
     pub fn expected(&self, plan: &OperationPlan, tag: u64, operation: usize) -> Vec<u8> {
-        let of = |member: u32| {
-            let contribution = Contribution { tag, operation: operation as u32, member };
-            contribution.bytes(plan.datatype, plan.elements)
-        };
+        let of = |member| plan.vector(Contribution { tag, operation: operation as u32, member });
         match plan.operator {
             Operator::Barrier => Vec::new(),
             Operator::Broadcast => of(plan.source.0),

@@ -7,6 +7,9 @@ use tributary_protocol::endpoint::OperationSpec;
 use tributary_wire::frame::Target;
 use tributary_wire::{Datatype, EndpointId, Operator};
 
+use crate::exact;
+use crate::values::Contribution;
+
 /// One collective operation, as all members mean it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperationPlan {
@@ -22,6 +25,8 @@ pub struct OperationPlan {
     pub source: EndpointId,
     /// Whether its vector goes as a stream, where the group may stream.
     pub is_stream: bool,
+    /// The type of the floats whose exact sums its integers are; none for elements that are what they seem.
+    pub exact_sums_of: Option<Datatype>,
 }
 
 /// The mixture from which operations are drawn.
@@ -74,7 +79,8 @@ impl OperationPlan {
     #[must_use]
     pub const fn allreduce(operator: Operator, datatype: Datatype, elements: u64) -> Self {
         let (target, source) = (Target::All, EndpointId(0));
-        Self { operator, datatype, elements, target, source, is_stream: false }
+        let (is_stream, exact_sums_of) = (false, None);
+        Self { operator, datatype, elements, target, source, is_stream, exact_sums_of }
     }
 
     /// An operation without data.
@@ -106,6 +112,50 @@ impl OperationPlan {
                 }
                 _ => 0,
             },
+        }
+    }
+
+    /// The operation that sums as many floats of its type exactly; itself if it is no sum of floats.
+    #[must_use]
+    pub fn with_exact_sums(self) -> Self {
+        if self.operator != Operator::Sum || !exact::FORMATS.contains(&self.datatype) {
+            return self;
+        }
+        let elements = self.elements * exact::integers_per_value(self.datatype);
+        let exact_sums_of = Some(self.datatype);
+        Self { datatype: Datatype::I64, elements, exact_sums_of, ..self }
+    }
+
+    /// A member's vector.
+    #[must_use]
+    pub fn vector(&self, of: Contribution) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.append(of, 0, self.elements, &mut bytes);
+        bytes
+    }
+
+    /// Appends the elements of a member's vector from `first` to before `end`.
+    pub fn append(&self, of: Contribution, first: u64, end: u64, bytes: &mut Vec<u8>) {
+        match self.exact_sums_of {
+            Some(format) if self.datatype == Datatype::I64 => {
+                exact::append(of, format, first, end, bytes);
+            }
+            _ => of.append(self.datatype, first, end, bytes),
+        }
+    }
+
+    /// Whether a result is right, as far as its bytes say what they mean: of exact sums, that they are the real ones, rounded.
+    #[must_use]
+    pub fn is_sound(
+        &self,
+        result: &[u8],
+        members: impl Iterator<Item = Contribution> + Clone,
+    ) -> bool {
+        match self.exact_sums_of {
+            Some(format) if self.operator == Operator::Sum => {
+                exact::is_sum(result, format, members)
+            }
+            _ => true,
         }
     }
 

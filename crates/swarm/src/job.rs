@@ -61,12 +61,20 @@ pub(super) struct Run {
     /// reached the job.
     pub(super) members: Vec<u32>,
     /// The expected result of each operation, once it was computed.
-    pub(super) expected: Vec<Option<Vec<u8>>>,
+    pub(super) expected: Vec<Option<Expected>>,
     /// The communicator whose trees it is one of, if that outlives it.
     pub(super) communicator: Option<u32>,
     /// The first operation on which members disagree.
     pub(super) disputed: Option<usize>,
     pub(super) is_over: bool,
+}
+
+/// The expected result of an operation.
+#[derive(Clone)]
+pub(super) struct Expected {
+    pub(super) bytes: Vec<u8>,
+    /// Whether it says what it means, as far as that can be told.
+    pub(super) is_sound: bool,
 }
 
 impl JobRun {

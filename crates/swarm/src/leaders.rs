@@ -126,7 +126,7 @@ impl World<'_> {
         let tag = self.communicators[id.communicator as usize].tag;
         let contribution = Contribution { tag, operation: index as u32, member: id.number };
         let vector = match plan.spec(EndpointId(id.number)).contributes {
-            true => contribution.bytes(plan.datatype, plan.elements),
+            true => plan.vector(contribution),
             false => vec![0; plan.len_bytes()],
         };
         Ongoing { index, plan, vector, is_stream: false, ready_bytes: usize::MAX, in_tree: None }
@@ -174,6 +174,14 @@ impl World<'_> {
             if result.get_or_insert_with(|| vector.clone()) != vector {
                 let violation =
                     Violation::Different { group, member: id.number, operation: *index };
+                return self.report(Some(key), violation);
+            }
+            let communicator = self.communicator(id);
+            let members = communicator.leaders.len() as u32;
+            let all = Contribution::of_all(communicator.tag, *index, members);
+            if !plan.is_sound(vector, all) {
+                let violation =
+                    Violation::WrongResult { group, member: id.number, operation: *index };
                 return self.report(Some(key), violation);
             }
         }
@@ -426,7 +434,7 @@ impl World<'_> {
         let (index, plan, vector) = (*index, *plan, vector.clone());
         let run = self.members[member as usize].run;
         let flat = self.over_links(id, &plan, index);
-        let tree = self.expected(run, index);
+        let tree = &self.expected(run, index).bytes;
         let size = plan.datatype.size_bytes();
         let elements =
             vector.chunks_exact(size).zip(tree.chunks_exact(size).zip(flat.chunks_exact(size)));

@@ -6,7 +6,8 @@
 
 mod page;
 
-use tributary_protocol::planted::{Bug, plant};
+use tributary_exact::planted as exact;
+use tributary_protocol::planted::{self as machines, Bug};
 use tributary_swarm::{self as swarm, FAULT_NAMES, STATE_NAMES, Violation};
 use tributary_swarm_hosts as hosts;
 
@@ -14,7 +15,45 @@ const SEEDS_MAX: u64 = 10_000;
 /// Seeds that must be clean once nothing is planted.
 const CLEAN: u64 = 100;
 
-/// A bug, as the page calls it.
+/// What is planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Planted {
+    InMachines(Bug),
+    /// Whoever reads an exact sum loses the carries between its digits.
+    LostCarry,
+}
+
+impl Planted {
+    /// All of them, in the page's order.
+    fn all() -> Vec<Self> {
+        Bug::ALL.into_iter().map(Self::InMachines).chain([Self::LostCarry]).collect()
+    }
+
+    fn bug(self) -> Option<Bug> {
+        match self {
+            Self::InMachines(bug) => Some(bug),
+            Self::LostCarry => None,
+        }
+    }
+
+    fn plant(self) {
+        machines::plant(self.bug());
+        exact::plant(self == Self::LostCarry);
+    }
+
+    /// Its name on the page.
+    fn name(self) -> &'static str {
+        self.bug().map_or("the carries between the digits of an exact sum are lost", name)
+    }
+}
+
+/// Removes what is planted.
+fn remove() {
+    machines::plant(None);
+    exact::plant(false);
+}
+
+/// A bug of the machines, as the page calls it.
 fn name(bug: Bug) -> &'static str {
     match bug {
         Bug::DoubleCount => "a repeat over a link is counted twice",
@@ -98,7 +137,7 @@ fn needed_state(bug: Bug) -> Option<&'static str> {
 }
 
 /// What a seed finds, if what the bug stands for has happened in the run.
-fn find(bug: Bug, seed: u64) -> Option<Violation> {
+fn find(planted: Planted, seed: u64) -> Option<Violation> {
     let outcome = swarm::run(seed);
     let has_hit = |fault: &str| {
         let at = FAULT_NAMES.iter().position(|name| *name == fault).expect("a fault's name");
@@ -108,20 +147,22 @@ fn find(bug: Bug, seed: u64) -> Option<Violation> {
         let at = STATE_NAMES.iter().position(|name| *name == state).expect("a state's name");
         outcome.states[at] > 0
     };
-    let is_fitting = needed_fault(bug).is_none_or(has_hit) && needed_state(bug).is_none_or(was_in);
+    let bug = planted.bug();
+    let is_fitting = bug.and_then(needed_fault).is_none_or(has_hit)
+        && bug.and_then(needed_state).is_none_or(was_in);
     if is_fitting { outcome.violation } else { None }
 }
 
 /// The first seed that finds the bug, and as what.
-fn find_first(bug: Bug) -> Option<(u64, Violation)> {
-    (0..SEEDS_MAX).find_map(|seed| Some((seed, find(bug, seed)?)))
+fn find_first(planted: Planted) -> Option<(u64, Violation)> {
+    (0..SEEDS_MAX).find_map(|seed| Some((seed, find(planted, seed)?)))
 }
 
 /// What to write into the page.
-fn search(bug: Bug) -> String {
-    match find_first(bug) {
-        Some((seed, violation)) => format!("seed {seed} finds {bug:?}: {violation}"),
-        None => format!("the swarm is broken: it misses {bug:?}"),
+fn search(planted: Planted) -> String {
+    match find_first(planted) {
+        Some((seed, violation)) => format!("seed {seed} finds {planted:?}: {violation}"),
+        None => format!("the swarm is broken: it misses {planted:?}"),
     }
 }
 
@@ -129,35 +170,35 @@ fn search(bug: Bug) -> String {
 #[test]
 #[ignore = "takes minutes; prints the page's table"]
 fn print_table() {
-    for bug in Bug::ALL {
-        plant(Some(bug));
-        let (seed, violation) = find_first(bug).expect("a seed finds it");
+    for planted in Planted::all() {
+        planted.plant();
+        let (seed, violation) = find_first(planted).expect("a seed finds it");
         let kind = kind(&violation).unwrap_or("what no bug leads to");
-        println!("| {} | {seed} | {kind} |", name(bug));
+        println!("| {} | {seed} | {kind} |", planted.name());
     }
-    plant(None);
+    remove();
 }
 
 /// One test, because a bug is planted for the whole process.
 #[test]
 fn every_planted_bug_is_found_by_the_seed_that_the_page_names() {
     let rows = page::table("Is the swarm able to find anything?");
-    assert_eq!(rows.len(), Bug::ALL.len(), "the page names every bug");
-    for (row, bug) in rows.iter().zip(Bug::ALL) {
-        assert_eq!(row[0], name(bug));
+    assert_eq!(rows.len(), Planted::all().len(), "the page names every bug");
+    for (row, planted) in rows.iter().zip(Planted::all()) {
+        assert_eq!(row[0], planted.name());
         let seed: u64 = row[1].parse().expect("the second column is a seed");
-        assert!(seed < SEEDS_MAX, "{bug:?} takes too many seeds");
-        plant(Some(bug));
-        let found = find(bug, seed);
+        assert!(seed < SEEDS_MAX, "{planted:?} takes too many seeds");
+        planted.plant();
+        let found = find(planted, seed);
         let is_fitting = found.as_ref().is_some_and(|it| kind(it) == Some(row[2]));
-        assert!(is_fitting, "seed {seed} finds {found:?}, but {}", search(bug));
-        if bug == Bug::DoubleCount {
+        assert!(is_fitting, "seed {seed} finds {found:?}, but {}", search(planted));
+        if planted.bug() == Some(Bug::DoubleCount) {
             let story = swarm::explain(seed).expect("a failing seed fails again");
             assert_eq!(story.seed, seed);
             assert!(story.lines.iter().any(|line| line.contains("VIOLATION")), "{:?}", story.lines);
         }
-        plant(None);
-        assert_eq!(swarm::run(seed).violation, None, "without {bug:?}");
+        remove();
+        assert_eq!(swarm::run(seed).violation, None, "without {planted:?}");
     }
     for seed in 0..CLEAN {
         assert_eq!(swarm::run(seed).violation, None, "seed {seed}: what was planted is gone");

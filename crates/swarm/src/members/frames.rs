@@ -2,9 +2,11 @@
 
 use tributary_protocol::Carrier;
 use tributary_protocol::endpoint::{Body, Transmit};
+use tributary_protocol_testing::values::Contribution;
 use tributary_wire::frame::Message;
 
 use crate::agenda::End;
+use crate::job::Expected;
 use crate::nodes::brief;
 use crate::verdict::Violation;
 use crate::world::{Incoming, World};
@@ -82,7 +84,7 @@ impl World<'_> {
         }
         let key = self.runs[run as usize].key;
         let expected = self.expected(run, operation);
-        let is_right = expected.get(body.bytes.clone()) == Some(payload);
+        let is_right = expected.is_sound && expected.bytes.get(body.bytes.clone()) == Some(payload);
         if let Some(leader) = self.members[member as usize].leader() {
             self.leader_takes(leader, body.bytes.start, payload);
         }
@@ -93,12 +95,16 @@ impl World<'_> {
     }
 
     /// The expected result of an operation.
-    pub(crate) fn expected(&mut self, run: u32, operation: usize) -> &[u8] {
+    pub(crate) fn expected(&mut self, run: u32, operation: usize) -> &Expected {
         let entry = &self.runs[run as usize];
         let plan = self.operation_plan(entry.job, entry.group, operation);
         let entry = &mut self.runs[run as usize];
         entry.expected.resize(entry.expected.len().max(operation + 1), None);
-        let (shape, tag) = (&entry.shape, entry.tag);
-        entry.expected[operation].get_or_insert_with(|| shape.expected(&plan, tag, operation))
+        let (shape, tag, members) = (&entry.shape, entry.tag, entry.members.len() as u32);
+        entry.expected[operation].get_or_insert_with(|| {
+            let bytes = shape.expected(&plan, tag, operation);
+            let is_sound = plan.is_sound(&bytes, Contribution::of_all(tag, operation, members));
+            Expected { bytes, is_sound }
+        })
     }
 }

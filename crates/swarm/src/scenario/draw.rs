@@ -29,6 +29,9 @@ const FURTHER_SEED: u64 = 0x6675_7274_6865_7221;
 /// Separates the random numbers for groups that outlive their trees from all others of a seed.
 const FAILOVER_SEED: u64 = 0x6661_696c_6f76_6572;
 
+/// Separates the random numbers for exact sums from all others of a seed.
+const EXACT_SEED: u64 = 0x6578_6163_7420_7375;
+
 /// Separates the random numbers for kernel paths from all others of a seed.
 const KERNEL_SEED: u64 = 0x6b65_726e_656c_7061;
 
@@ -88,6 +91,10 @@ impl Scenario {
         let is_plain = has_kernel_paths && kernel.random_bool(0.75);
         for job in jobs.iter_mut().filter(|_| !is_plain) {
             job.send_outside(&mut Pcg64::seed_from_u64(seed ^ OUTSIDE_SEED));
+        }
+        let exact = &mut Pcg64::seed_from_u64(seed ^ EXACT_SEED);
+        if exact.random_bool(0.5) {
+            jobs.iter_mut().for_each(|job| job.sum_exactly(exact));
         }
         let failover = &mut Pcg64::seed_from_u64(seed ^ FAILOVER_SEED);
         let mut nodes = nodes;
@@ -224,6 +231,15 @@ impl JobPlan {
         let groups =
             (0..random.random_range(1..=2)).map(|_| GroupPlan::draw(random, &own)).collect();
         Self { starts_at: random.random_range(0..2_000_000), hosts: own, groups }
+    }
+
+    /// Lets half of its sums of floats be exact ones.
+    fn sum_exactly(&mut self, random: &mut Pcg64) {
+        for operation in self.groups.iter_mut().flat_map(|group| &mut group.script) {
+            if random.random_bool(0.5) {
+                *operation = operation.with_exact_sums();
+            }
+        }
     }
 
     /// Sends some results to the external receiver too, or to it alone; never those of streams. No
