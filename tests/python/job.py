@@ -1,5 +1,6 @@
 """A job for test_fabric.py and test_exact.py: job.py WAY ROUNDS [RANKS]. Each rank runs ROUNDS of every collective and checks
-them. With `exact` as ROUNDS it makes exact sums, and appends their bits to the file that BITS names.
+them. With `exact` as ROUNDS it makes exact sums, and appends their bits to the file that BITS names. With `refused` it asks for sums
+that an external receiver excludes.
 
 By `address` and `store` it starts its RANKS itself; by `mpi` a launcher does.
 """
@@ -14,13 +15,13 @@ import ranks
 import tributary
 
 
-def world(way):
+def world(way, sums=None):
     if way == "mpi":
         from mpi4py import MPI
 
         return tributary.Communicator.from_mpi(MPI.COMM_WORLD, label="python")
     rank, size, address = int(os.environ["RANK"]), int(os.environ["SIZE"]), os.environ["ADDRESS"]
-    return tributary.Communicator.connect(address, rank, size, label="world")
+    return tributary.Communicator.connect(address, rank, size, label="world", sums=sums)
 
 
 def run(all_ranks, rounds):
@@ -51,7 +52,19 @@ def sum_exactly(all_ranks):
         os.write(file.fileno(), (" ".join(own) + "\n").encode())
 
 
+def be_refused(way):
+    try:
+        world(way, "exact")
+    except tributary.SetUpError as problem:
+        assert "rank 0: its sums are exact, which excludes TRIBUTARY_EXTERNAL_RECEIVER" in str(problem), problem
+    else:
+        raise AssertionError("nobody refused")
+
+
 def main(way, rounds, size=None):
+    if rounds == "refused" and "RANK" in os.environ:
+        be_refused(way)
+        return
     if size is None or "RANK" in os.environ:
         with world(way) as all_ranks:
             if rounds == "exact":

@@ -5,6 +5,10 @@ value from each rank, and so is each column of an `exact_sum`. The ranks share t
     python tests/python/many_exact.py --vectors 100_000_000
     TRIBUTARY_BETWEEN_HOSTS=tree tributary run --hosts 4 -- python tests/python/many_exact.py      a rank on each host
 
+In a lab whose aggregators work in the kernel, which takes segments of up to 1 KiB, MPICH's launcher starts the ranks:
+
+    tributary lab run -- mpirun -n 4 python tests/python/many_exact.py --address 10.77.2.1:7000 --at-once 32
+
 Vectors are near each other, all over the range, cancel but for a little, are subnormal, lie in the middle between two numbers, or
 overflow on the way, by a seed.
 """
@@ -89,7 +93,7 @@ def expected(rows, is_large):
         return numpy.where(rest == 0, sums, numpy.nextafter(sums, numpy.where(rest > 0, math.inf, -math.inf))).astype(kind)
 
 
-def compare(rank, size, address, vectors, seed, told):
+def compare(rank, size, address, vectors, seed, at_once):
     random = numpy.random.default_rng(seed)
     with tributary.Communicator.connect(address, rank, size, sums="exact") as all_ranks:
         for first in range(0, vectors, LENGTH):
@@ -97,7 +101,9 @@ def compare(rank, size, address, vectors, seed, told):
             generate, kind = GENERATORS[block % len(GENERATORS)], list(KINDS.values())[block // len(GENERATORS) % 2]
             rows = generate(random, (size, LENGTH), kind)
             by_reduction = numpy.empty(LENGTH, kind)
-            all_ranks.allreduce(numpy.ascontiguousarray(rows[rank]), by_reduction)
+            mine = numpy.ascontiguousarray(rows[rank])
+            for begin in range(0, LENGTH, at_once):
+                all_ranks.allreduce(mine[begin : begin + at_once], by_reduction[begin : begin + at_once])
             own = slice(rank * LENGTH // size, (rank + 1) * LENGTH // size)
             by_accumulators = all_ranks.exact_sum(numpy.ascontiguousarray(rows[rank : rank + 1, :256]), axis=0)
             real = expected(rows[:, own], generate is overflowing)
@@ -106,9 +112,13 @@ def compare(rank, size, address, vectors, seed, told):
                 assert not len(wrong), (f"seed {seed}, block {block} ({generate.__name__}, {kind.__name__}): the sum of "
                                         f"{[value.hex() for value in rows[:, own][:, wrong[0]].astype(float)]} is "
                                         f"{wanted[wrong[0]]!r}, found {found[wrong[0]]!r}")
-            if told and rank == 0 and block % 256 == 0:
+            if rank == 0 and block % 256 == 0:
                 print(f"{first:>12,} of {vectors:,} vectors", file=sys.stderr, flush=True)
     return len(range(0, vectors, LENGTH)) * LENGTH
+
+
+def print_end(vectors, size, began_at):
+    print(f"{vectors:,} vectors of {size} values: no difference, {time.monotonic() - began_at:.0f} s on {os.cpu_count()} cores")
 
 
 def main():
@@ -116,10 +126,18 @@ def main():
     parser.add_argument("--vectors", type=lambda text: int(float(text.replace("_", ""))), default=100_000_000)
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--at-once", type=int, default=LENGTH, help="elements of an allreduce")
+    parser.add_argument("--address", help="this process is a rank that MPICH's launcher started; rank 0 listens here")
     arguments = parser.parse_args()
-    began_at, address = time.monotonic(), ranks.free_address()
+    began_at, address = time.monotonic(), arguments.address or ranks.free_address()
+    if arguments.address:
+        rank, size = int(os.environ["PMI_RANK"]), int(os.environ["PMI_SIZE"])
+        compare(rank, size, address, arguments.vectors, arguments.seed, arguments.at_once)
+        if rank == 0:
+            print_end(arguments.vectors, size, began_at)
+        return
     spawn = multiprocessing.get_context("spawn")
-    processes = [spawn.Process(target=compare, args=(rank, arguments.ranks, address, arguments.vectors, arguments.seed, True))
+    processes = [spawn.Process(target=compare, args=(rank, arguments.ranks, address, arguments.vectors, arguments.seed, arguments.at_once))
                  for rank in range(arguments.ranks)]
     for process in processes:
         process.start()
@@ -127,8 +145,7 @@ def main():
         process.join()
     if any(process.exitcode for process in processes):
         sys.exit(1)
-    print(f"{arguments.vectors:,} vectors of {arguments.ranks} values: no difference, {time.monotonic() - began_at:.0f} s on "
-          f"{os.cpu_count()} cores")
+    print_end(arguments.vectors, arguments.ranks, began_at)
 
 
 if __name__ == "__main__":

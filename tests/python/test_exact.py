@@ -128,6 +128,11 @@ def test_the_bits_are_those_of_the_real_sum_for_any_number_of_hosts(tmp_path, ho
     assert bits.read_text().splitlines() == [" ".join(expected())] * size
 
 
+def test_exact_sums_of_a_communicator_and_an_external_receiver_are_refused(tmp_path):
+    test_fabric.execute(test_fabric.PROGRAM, "run", "--hosts", 2, "--", sys.executable, test_fabric.JOB, "address", "refused", 2,
+                        TRIBUTARY_BETWEEN_HOSTS="tree", TRIBUTARY_EXTERNAL_RECEIVER=str(tmp_path / "grant"))
+
+
 def test_the_oracle_agrees_with_fsum_and_a_plain_sum_does_not():
     values = hostile("float64", 9001, 9001)
     finite = values[abs(values) < 1e300]
@@ -166,7 +171,7 @@ def test_a_word_for_sums_that_there_is_not_is_refused():
 @pytest.mark.parametrize("size", [2, 5])
 def test_sums_of_many_hostile_vectors_are_those_of_fsum(size):
     every_kind = 2 * len(many_exact.GENERATORS) * many_exact.LENGTH
-    ranks.run(many_exact.compare, size, every_kind, 3, False)
+    ranks.run(many_exact.compare, size, every_kind, 3, many_exact.LENGTH)
 
 
 def special_values(rank, size, address):

@@ -214,7 +214,7 @@ impl CollectiveError {
 fn disagreement([one, other]: [u32; 2], [its, others]: &[String; 2]) -> String {
     if its == others {
         return format!(
-            "ranks {one} and {other} called {its} with different lengths or roots, or different blocks"
+            "ranks {one} and {other} called {its} with different lengths, roots or blocks"
         );
     }
     format!("rank {one} called {its}, rank {other} called {others}")

@@ -200,6 +200,12 @@ impl Decision {
         Self { sums_exactly: sums == Sums::Exact, ..self }
     }
 
+    /// Whether sums of floats are exact.
+    #[must_use]
+    pub fn sums_exactly(&self) -> bool {
+        self.sums_exactly
+    }
+
     /// The radices of the levels of replicated groups; none where there are no such groups.
     #[must_use]
     pub fn group_radices(&self) -> Option<Radices> {

@@ -3,6 +3,7 @@
 
 use tributary_algorithms::CollectiveKind;
 use tributary_inter_host::PairNumber;
+use tributary_settings::Sums;
 use tributary_shm_collectives::{CallKind, Called, Lost, LostCause};
 use tributary_tuning::Method;
 use tributary_wire::frame::{self, Abort, AbortReason, Disagreement};
@@ -50,7 +51,8 @@ impl Engine {
             }
             LostCause::Disagrees { with, called, with_called } => {
                 let ranks = [lost.local_rank, with].map(|it| self.placement.rank_of_local(it));
-                let calls = [called, with_called].map(describe);
+                let sums = self.sums();
+                let calls = [called, with_called].map(|it| describe(it, sums));
                 let error =
                     CollectiveError::Disagreement { label: self.label.clone(), ranks, calls };
                 (error, AbortReason::Disagreement)
@@ -81,8 +83,13 @@ impl Engine {
             is_there.then(|| self.placement.ranks_of(host)[0])
         };
         let ranks = [leader(one.0)?, leader(other.0)?];
-        let calls = called.map(describe_between);
+        let calls = called.map(|it| describe_between(it, self.sums()));
         Some(CollectiveError::Disagreement { label: self.label.clone(), ranks, calls })
+    }
+
+    /// How sums of floats go from rank to rank: exact ones as integers.
+    fn sums(&self) -> Sums {
+        if self.exact_sums.is_some() { Sums::Exact } else { Sums::Ordered }
     }
 
     fn between_hosts(
@@ -101,8 +108,8 @@ impl Engine {
 }
 
 /// What a rank called, in words: `an allreduce (sum of i32)`.
-fn describe(called: Called) -> String {
-    with_pair(name(called.kind), PairNumber(u32::from(called.kernel)).pair())
+fn describe(called: Called, sums: Sums) -> String {
+    with_pair(name(called.kind), PairNumber(u32::from(called.kernel)).pair(), sums)
 }
 
 fn name(kind: CallKind) -> &'static str {
@@ -123,7 +130,7 @@ fn name(kind: CallKind) -> &'static str {
 }
 
 /// The same of what another host called.
-fn describe_between(called: frame::Called) -> String {
+fn describe_between(called: frame::Called, sums: Sums) -> String {
     let frame::Called { collective, operator, datatype } = called;
     let collective = match CollectiveKind::from_number(collective.into()) {
         None => CallKind::Unknown,
@@ -137,11 +144,15 @@ fn describe_between(called: frame::Called) -> String {
         Some(CollectiveKind::Exscan) => CallKind::Exscan,
     };
     let is_reduction = operator.is_reduction();
-    with_pair(name(collective), is_reduction.then_some((operator, datatype)))
+    with_pair(name(collective), is_reduction.then_some((operator, datatype)), sums)
 }
 
-fn with_pair(collective: &str, pair: Option<(Operator, Datatype)>) -> String {
+/// `sums` are those of floats between the ranks that are compared.
+fn with_pair(collective: &str, pair: Option<(Operator, Datatype)>, sums: Sums) -> String {
     match pair {
+        Some((Operator::Sum, Datatype::I64)) if sums == Sums::Exact => {
+            format!("{collective} (exact sum of floats of any type, or sum of i64)")
+        }
         Some((operator, datatype)) => {
             format!("{collective} ({} of {})", operator.name(), datatype.name())
         }
@@ -201,6 +212,21 @@ mod tests {
                 assert_eq!(HostReport::decode(report.encode()), report);
             }
         }
+    }
+
+    #[test]
+    fn integers_that_may_be_exact_sums_are_called_so() {
+        let called = |operator, datatype, sums| {
+            let collective = CollectiveKind::Allreduce as u8;
+            describe_between(frame::Called { collective, operator, datatype }, sums)
+        };
+        let (sum, i64) = (Operator::Sum, Datatype::I64);
+        assert_eq!(called(sum, i64, Sums::Ordered), "an allreduce (sum of i64)");
+        assert_eq!(
+            called(sum, i64, Sums::Exact),
+            "an allreduce (exact sum of floats of any type, or sum of i64)"
+        );
+        assert_eq!(called(Operator::Max, i64, Sums::Exact), "an allreduce (max of i64)");
     }
 
     #[test]

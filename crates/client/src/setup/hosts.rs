@@ -48,8 +48,7 @@ pub(super) fn join(
     let mut tree = None;
     let mut refusal = None;
     if decision.opens_tree {
-        let (min_bytes, may_wait) = (decision.stream_min_bytes, decision.falls_back);
-        match tree::join(context, bootstrap, placement, wanted.label, min_bytes, may_wait) {
+        match tree::join(context, bootstrap, placement, wanted.label, &decision) {
             Ok(joined) => tree = Some(joined),
             Err(Unavailable::NotGranted(problem)) if decision.falls_back => refusal = Some(problem),
             Err(error @ Unavailable::NoManager { .. })

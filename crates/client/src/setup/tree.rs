@@ -13,6 +13,7 @@ use crate::external_receiver::write_grant;
 use crate::job::Job;
 use crate::placement::Placement;
 use tributary_inter_host::{Approach, FailoverTree, TreeMember};
+use tributary_selection::Decision;
 
 /// A communicator's place in the tree.
 pub(super) struct Joined {
@@ -30,17 +31,20 @@ pub(super) struct Joined {
     pub(super) lacking: Option<String>,
 }
 
-/// Asks for a group and takes its places. Vectors from `stream_min_bytes` on are streamed, if the group
-/// may stream. If there is no tree now but may be one later and `may_wait`, links carry all until then.
+/// Asks for a group and takes its places. Long vectors are streamed as the decision says, if the group may stream. If there is no
+/// tree now but may be one later, links carry all until then, where the decision lets them.
 pub(super) fn join(
     context: &Context,
     bootstrap: &mut dyn Bootstrap,
     placement: &Placement,
     label: &str,
-    stream_min_bytes: Option<u64>,
-    may_wait: bool,
+    decision: &Decision,
 ) -> Result<Joined, Unavailable> {
+    let may_wait = decision.falls_back;
     let external_receiver = context.takes_external_receiver();
+    if decision.sums_exactly() {
+        agree(bootstrap, refuse_external_receiver(external_receiver))?;
+    }
     let request = GroupRequest { external_receiver, ..group_request(context, placement, label) };
     let grant = match request_group(context, bootstrap, placement, &request)? {
         Answer::Granted(grant) => grant,
@@ -51,7 +55,7 @@ pub(super) fn join(
             return Err(Unavailable::NotGranted(problem));
         }
     };
-    let stream = stream_min_bytes.zip(grant.stream);
+    let stream = decision.stream_min_bytes.zip(grant.stream);
     let stream = stream.map(|(min_bytes, terms)| StreamUse { min_bytes, terms });
     let member = match enter(context, bootstrap, placement, &grant, stream) {
         Err(Unavailable::Rank { rank, problem }) if may_wait => {
@@ -70,6 +74,15 @@ pub(super) fn join(
     let Prepared { tree, without } = failover::prepare(context, bootstrap, placement, member)?;
     let in_kernel = grant.in_kernel;
     Ok(Joined { tree, without_failover: without, stream, carriers, in_kernel, lacking: None })
+}
+
+/// Exact sums travel as integers, which an external receiver would get. The settings refuse both for all communicators; this one
+/// was made with sums of its own.
+fn refuse_external_receiver(is_wanted: bool) -> Result<(), String> {
+    if is_wanted {
+        return Err("its sums are exact, which excludes TRIBUTARY_EXTERNAL_RECEIVER".to_owned());
+    }
+    Ok(())
 }
 
 /// Opens links that carry all until there is a tree, of which `problem` says why there is none.
