@@ -73,6 +73,8 @@ PATHS = (
     Path("direct4", 4, 4, DIRECT, "direct"),
     Path("replicated2", 4, 2, REPLICATED, "direct"),
     Path("replicated4", 4, 4, REPLICATED, "direct"),
+    # Of groups of 3 and 2 hosts, in which one stands in for another.
+    Path("replicated5", 5, 5, REPLICATED | {"TRIBUTARY_GROUPS": "3x2"}, "direct"),
     Path("streams", 4, 2, {"TRIBUTARY_STREAM_MIN": "4096"}, "in_tree"),
     Path("tcp", 4, 2, {"TRIBUTARY_TRANSPORT": "tcp"}, "in_tree"),
     Path("datagrams", 4, 2, {"TRIBUTARY_TRANSPORT": "tcp", "TRIBUTARY_CHANNEL": "udp"}, "in_tree"),
@@ -89,6 +91,7 @@ PATHS = (
     Path("lossy-direct2", 4, 2, {"TRIBUTARY_BETWEEN_HOSTS": "direct"}, "direct", loses=True),
     Path("lossy-direct4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "direct"}, "direct", loses=True),
     Path("lossy-replicated4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "replicated"}, "direct", loses=True),
+    Path("lossy-replicated5", 5, 5, {"TRIBUTARY_BETWEEN_HOSTS": "replicated", "TRIBUTARY_GROUPS": "3x2"}, "direct", loses=True),
     # What the library takes on a network without a manager: groups and links.
     Path("lossy-network4", 4, 4, {"TRIBUTARY_NETWORK": "cloud"}, "direct", loses=True, managed=False),
 )

@@ -59,6 +59,16 @@ impl Carrier {
         }
     }
 
+    /// A core's time to send and to receive so many datagrams beside those of a level that a schedule has.
+    pub(crate) fn spare_ns(&self, (sent, received): (f64, f64)) -> f64 {
+        match self {
+            Self::Links => 0.0,
+            Self::Copies(datagrams) | Self::Multicast(datagrams) => {
+                sent * datagrams.further_send_ns + received * datagrams.each_receive_ns
+            }
+        }
+    }
+
     /// A core's time to receive a message, the first one of a round or a further one.
     pub(crate) fn receiving_ns(&self, prices: &Prices, bytes: u64, is_first: bool) -> f64 {
         match self {

@@ -46,6 +46,15 @@ struct Group {
     longest: u32,
 }
 
+/// Hosts that exchange whole vectors at one level, one of each member of a plan's group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostGroup {
+    /// Tells groups apart in which the same hosts meet. 0 for all where no host stands in for another.
+    pub round: u32,
+    /// In child order, and so in ascending order.
+    pub hosts: Vec<u32>,
+}
+
 /// Where a host belongs at one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seat {
@@ -156,6 +165,46 @@ impl Plan {
         Self::new(hosts, &levels).ok()
     }
 
+    /// The even plan in which these radices divide the hosts into groups: each has two members or more, and those of the first level
+    /// lack one at most. None if there is none.
+    #[must_use]
+    pub fn in_groups(hosts: u32, radices: Radices) -> Option<Self> {
+        let first = u64::from(radices.iter().next()?);
+        let room = radices.ranks_max();
+        let is_filled = u64::from(hosts) > room / first * (first - 1);
+        let plan = Self::even(hosts, radices).filter(|_| is_filled)?;
+        let meets_somebody = |level| plan.members_min(level) >= 2;
+        (0..plan.levels()).all(meets_somebody).then_some(plan)
+    }
+
+    /// The ways to divide hosts [into groups](Self::in_groups) of at most `members_max` members: all whose groups are equal, the largest at
+    /// the first level, and for each number of levels the one with the least room to spare. For 12 hosts 12, 6x2, 4x3, 3x2x2; for 17 17,
+    /// 5x4, 3x3x2, 3x2x2x2.
+    #[must_use]
+    pub fn divisions(hosts: u32, members_max: u32) -> Vec<Radices> {
+        let mut all = Radices::divisions(hosts, members_max);
+        let divides = |radices: &Radices| Self::in_groups(hosts, *radices).is_some();
+        for radices in Radices::candidates(hosts, members_max).filter(divides) {
+            if !all.contains(&radices) {
+                all.push(radices);
+            }
+        }
+        all
+    }
+
+    /// Of the [divisions](Self::divisions) with the same number of levels the one with the smallest groups, in the sum: one whose groups
+    /// are equal, if there is one. For 16 hosts 16, 4x4, 4x2x2, 2x2x2x2.
+    #[must_use]
+    pub fn smallest_divisions(hosts: u32, members_max: u32) -> Vec<Radices> {
+        let mut all = Self::divisions(hosts, members_max);
+        all.sort_by_key(|radices| {
+            let is_uneven = radices.ranks_max() != u64::from(hosts);
+            (radices.iter().count(), is_uneven, radices.iter().sum::<u32>())
+        });
+        all.dedup_by_key(|radices| radices.iter().count());
+        all
+    }
+
     /// How many hosts it has.
     #[must_use]
     pub fn hosts(&self) -> u32 {
@@ -185,33 +234,72 @@ impl Plan {
         self.group_sizes(level).max().expect("a level has a group")
     }
 
-    /// The first level whose groups differ in size, if there is one.
+    /// How many members the smallest group of a level has: so many of each own a part of a vector that is divided.
+    ///
+    /// # Panics
+    /// If there is no such level.
     #[must_use]
-    pub fn uneven_level(&self) -> Option<usize> {
-        (0..self.levels()).find(|level| self.members_min(*level) != self.members_max(*level))
+    pub fn members_min(&self, level: usize) -> u32 {
+        self.levels[level].members_min
     }
 
-    /// The hosts of each group that `host` belongs to, from the first level on, in child order: those at its own place in
-    /// the members of the group. None where groups of a level differ in size: hosts stand in for those that another lacks there.
+    /// The groups of hosts that exchange whole vectors with `host` at each level, from the first on. At a level the first is its
+    /// own: the hosts at its position in the members of its group. The others are those in which it stands in: a member that has fewer hosts
+    /// than another one has a host in each of the other's.
     ///
     /// # Panics
     /// If there is no such host.
     #[must_use]
-    pub fn groups_of(&self, host: u32) -> Option<Vec<Vec<u32>>> {
-        if self.uneven_level().is_some() {
-            return None;
-        }
-        let group = |level: usize| {
-            let Seat { first_member, members, position, .. } = self.seat(level, host);
-            let members = first_member..first_member + members;
-            members.map(|member| self.member(level, member).0 + position).collect()
-        };
-        Some((0..self.levels()).map(group).collect())
+    pub fn groups_of(&self, host: u32) -> Vec<Vec<HostGroup>> {
+        (0..self.levels()).map(|level| self.groups_at(level, host)).collect()
     }
 
-    /// How many members the smallest group of a level has: so many of each own a part of a vector that is divided.
-    pub(crate) fn members_min(&self, level: usize) -> u32 {
-        self.levels[level].members_min
+    fn groups_at(&self, level: usize, host: u32) -> Vec<HostGroup> {
+        let Seat { first_member, members, position, hosts, longest, .. } = self.seat(level, host);
+        let members = (first_member..first_member + members).map(|it| self.member(level, it));
+        let fewest = members.clone().map(|(_, hosts)| hosts).min().unwrap_or(1);
+        let group = |position: u32| HostGroup {
+            round: position / fewest,
+            hosts: members.clone().map(|(first, hosts)| first + position % hosts).collect(),
+        };
+        (position..longest).step_by(hosts as usize).map(group).collect()
+    }
+
+    /// Whether some host stands in for another at a level.
+    ///
+    /// # Panics
+    /// If there is no such level.
+    #[must_use]
+    pub fn has_stand_ins(&self, level: usize) -> bool {
+        self.copies_max(level) > 1
+    }
+
+    /// How many datagrams a host sends and receives at a level that nobody needs: where hosts stand in for others, all members of
+    /// [their group](Self::groups_of) send to all. At the last level the mean over the hosts, as nobody waits for those that are late; else
+    /// the most.
+    pub(crate) fn spare_datagrams(&self, level: usize) -> (f64, f64) {
+        if !self.has_stand_ins(level) {
+            return (0.0, 0.0);
+        }
+        let of_hosts = (0..self.hosts).map(|host| self.spare_datagrams_of(level, host));
+        if level + 1 < self.levels() {
+            let most = of_hosts.max_by_key(|(sent, received)| sent + received);
+            return most.map_or((0.0, 0.0), |(sent, received)| (sent.into(), received.into()));
+        }
+        let all = of_hosts.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+        let mean = |all: u32| f64::from(all) / f64::from(self.hosts);
+        (mean(all.0), mean(all.1))
+    }
+
+    fn spare_datagrams_of(&self, level: usize, host: u32) -> (u32, u32) {
+        let Seat { first_member, members, own, position, hosts, longest } = self.seat(level, host);
+        let others = (0..members).filter(|member| *member != own);
+        let sizes = others.map(|member| self.member(level, first_member + member).1);
+        let positions = (position..longest).step_by(hosts as usize);
+        let stands_in = positions.clone().count() as u32 - 1;
+        // A host at a position that its member lacks is there for others.
+        let needless = |position| sizes.clone().filter(|hosts| *hosts <= position).count();
+        (positions.map(needless).sum::<usize>() as u32, stands_in * (members - 1))
     }
 
     /// To how many hosts of another member a host sends at a level, at most: it stands in for those that its own lacks.
@@ -312,7 +400,7 @@ impl Level {
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec;
+    use alloc::{format, vec};
 
     use super::*;
 
@@ -331,6 +419,87 @@ mod tests {
         assert_eq!(refusal(4, &[vec![2, 2]]), NoPlan::Apart { groups: 2 });
         assert_eq!(refusal(2, &[]), NoPlan::Apart { groups: 2 });
         assert!(Plan::new(1, &[]).is_ok());
+    }
+
+    /// The hosts of all groups of a host at a level.
+    fn hosts_of_groups(plan: &Plan, level: usize, host: u32) -> Vec<Vec<u32>> {
+        plan.groups_of(host)[level].iter().map(|group| group.hosts.clone()).collect()
+    }
+
+    #[test]
+    fn a_host_meets_those_at_its_position_and_stands_in_for_those_that_are_lacking() {
+        let plan = Plan::even(12, Radices::new(&[2, 3, 2]).expect("radices")).expect("a plan");
+        assert_eq!(hosts_of_groups(&plan, 0, 7), [[6, 7]]);
+        assert_eq!(hosts_of_groups(&plan, 1, 7), [[7, 9, 11]]);
+        assert_eq!(hosts_of_groups(&plan, 2, 7), [[1, 7]]);
+        assert!(!plan.has_stand_ins(1));
+        // Members of 5, 4, 4 and 4 hosts.
+        let plan = Plan::even(17, Radices::new(&[5, 4]).expect("radices")).expect("a plan");
+        assert_eq!(hosts_of_groups(&plan, 0, 2), [[0, 1, 2, 3, 4]]);
+        assert_eq!(hosts_of_groups(&plan, 0, 5), [[5, 6, 7, 8]]);
+        assert_eq!(hosts_of_groups(&plan, 1, 3), [[3, 8, 12, 16]]);
+        assert_eq!(hosts_of_groups(&plan, 1, 4), [[4, 5, 9, 13]]);
+        assert_eq!(hosts_of_groups(&plan, 1, 9), [[0, 5, 9, 13], [4, 5, 9, 13]]);
+        assert!(!plan.has_stand_ins(0) && plan.has_stand_ins(1));
+    }
+
+    #[test]
+    fn hosts_tell_the_groups_apart_in_which_they_meet() {
+        for hosts in 2..70 {
+            for radices in Radices::candidates(hosts, 32) {
+                let plan = Plan::even(hosts, radices).expect("a plan");
+                let of_hosts: Vec<_> = (0..hosts).map(|host| plan.groups_of(host)).collect();
+                for (host, level) in
+                    (0..hosts).flat_map(|it| (0..plan.levels()).map(move |level| (it, level)))
+                {
+                    let groups = &of_hosts[host as usize][level];
+                    assert!(groups.len() == 1 || plan.has_stand_ins(level));
+                    for group in groups {
+                        assert!(group.hosts.is_sorted());
+                        // All of its members know the group, by the same number, and no other of that number with this host.
+                        for member in &group.hosts {
+                            let theirs = of_hosts[*member as usize][level].iter();
+                            let common = theirs
+                                .filter(|it| it.round == group.round && it.hosts.contains(&host));
+                            assert!(common.eq([group]), "{radices}, hosts {host} and {member}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_stand_in_sends_and_receives_what_nobody_needs() {
+        let spare = |hosts, radices: &[u32], level| {
+            let radices = Radices::new(radices).expect("radices");
+            Plan::even(hosts, radices).expect("a plan").spare_datagrams(level)
+        };
+        assert_eq!(spare(16, &[4, 4], 1), (0.0, 0.0));
+        assert_eq!(spare(17, &[5, 4], 0), (0.0, 0.0));
+        // Hosts 5, 9 and 13 need no sum of the hosts 4, 5, 9 and 13: they get nine datagrams for nothing, three from host 4 and two from
+        // each other.
+        assert_eq!(spare(17, &[5, 4], 1), (9.0 / 17.0, 9.0 / 17.0));
+        // Host 3 and host 5 stand in for the third host of their members.
+        assert_eq!(spare(13, &[3, 3, 2], 1), (1.0, 2.0));
+    }
+
+    #[test]
+    fn hosts_that_no_number_divides_have_groups_too() {
+        let words =
+            |found: Vec<Radices>| found.iter().map(|it| format!("{it}")).collect::<Vec<_>>();
+        let all = |hosts| words(Plan::divisions(hosts, 32));
+        assert_eq!(all(3), ["3"]);
+        assert_eq!(all(8), ["8", "4x2", "2x2x2", "3x3"]);
+        assert_eq!(all(17), ["17", "5x4", "3x3x2", "3x2x2x2"]);
+        let smallest = |hosts| words(Plan::smallest_divisions(hosts, 32));
+        assert_eq!(smallest(12), ["12", "4x3", "3x2x2"]);
+        assert_eq!(smallest(16), ["16", "4x4", "4x2x2", "2x2x2x2"]);
+        assert_eq!(smallest(37), ["7x6", "4x4x3", "3x3x3x2", "3x2x2x2x2"]);
+        assert_eq!(smallest(64), ["8x8", "4x4x4", "4x4x2x2", "4x2x2x2x2", "2x2x2x2x2x2"]);
+        for hosts in (2..300).chain((300..=HOSTS_MAX).step_by(37)) {
+            assert!(!Plan::divisions(hosts, 32).is_empty(), "{hosts}");
+        }
     }
 
     #[test]

@@ -82,7 +82,10 @@ impl Prices {
         let ranks = (0..walked).map(|rank| schedule(rank).map(Rank::new));
         let ranks: Vec<Rank> = ranks.collect::<Result<_, _>>().ok()?;
         let times_ns = Walk { prices: self, carrier, ranks, one_for_all }.times_ns();
-        Some(times_ns.iter().sum::<f64>() / times_ns.len() as f64)
+        let mean_ns = times_ns.iter().sum::<f64>() / times_ns.len() as f64;
+        let stand_ins_ns: f64 =
+            (0..plan.levels()).map(|level| carrier.spare_ns(plan.spare_datagrams(level))).sum();
+        Some(mean_ns + stand_ins_ns)
     }
 
     /// What an operation takes through a tree of aggregators, whose root gets vectors of `len_bytes` and sends them to

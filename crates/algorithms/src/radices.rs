@@ -55,20 +55,8 @@ impl Radices {
 
     /// Every choice whose groups are all full, with no radix above `radix_max` and the largest at the lowest level: for 12
     /// ranks 12, 6x2, 4x3 and 3x2x2.
-    #[must_use]
-    pub fn divisions(ranks: u32, radix_max: u32) -> Vec<Self> {
+    pub(crate) fn divisions(ranks: u32, radix_max: u32) -> Vec<Self> {
         factors(ranks, radix_max).iter().filter_map(|radices| Self::new(radices)).collect()
-    }
-
-    /// Of the [divisions](Self::divisions) with the same number of levels the one with the smallest groups, in the sum: for 16
-    /// ranks 16, 4x4, 4x2x2 and 2x2x2x2.
-    #[must_use]
-    pub fn smallest_divisions(ranks: u32, radix_max: u32) -> Vec<Self> {
-        let members = |radices: &Self| radices.iter().sum::<u32>();
-        let mut all = Self::divisions(ranks, radix_max);
-        all.sort_by_key(|radices| (radices.iter().count(), members(radices)));
-        all.dedup_by_key(|radices| radices.iter().count());
-        all
     }
 
     /// The radices, the lowest level's first.
@@ -189,18 +177,6 @@ mod tests {
         assert_eq!(of(3), ["3", "2x2"]);
         assert_eq!(of(64), ["8x8", "4x4x4", "3x3x3x3", "3x3x2x2x2", "2x2x2x2x2x2"]);
         assert_eq!(of(1), [""; 0]);
-    }
-
-    #[test]
-    fn there_is_one_smallest_division_for_each_number_of_levels() {
-        let of = |ranks| {
-            let found = Radices::smallest_divisions(ranks, 32).into_iter();
-            found.map(|each| each.to_string()).collect::<Vec<_>>()
-        };
-        assert_eq!(of(12), ["12", "4x3", "3x2x2"]);
-        assert_eq!(of(16), ["16", "4x4", "4x2x2", "2x2x2x2"]);
-        assert_eq!(of(64), ["8x8", "4x4x4", "4x4x2x2", "4x2x2x2x2", "2x2x2x2x2x2"]);
-        assert_eq!(of(37), [""; 0]);
     }
 
     #[test]

@@ -57,7 +57,7 @@ fn simulate(network: Network, hosts: u32, len_bytes: usize) -> Vec<(String, f64)
         ways.push((algorithm.to_string(), samples.summary().avg));
     }
     if len_bytes as u64 <= GROUP_BYTES_MAX {
-        for radices in Radices::divisions(hosts, GROUP_MEMBERS_MAX) {
+        for radices in Plan::divisions(hosts, GROUP_MEMBERS_MAX) {
             let plan = Plan::even(hosts, radices).unwrap();
             let algorithm = Algorithm::MixedRadix { radices };
             let run = HostRun::set_up_groups(&preset, &places, &Arc::new(plan), false, None);
@@ -158,6 +158,11 @@ fn judge(slower_max: f64, hosts: &[u32], lengths: &[usize]) {
 #[test]
 fn nothing_is_taken_that_is_much_slower_than_the_fastest() {
     judge(SLOWER_MAX, &[2, 3, 4, 7, 8, 16, 64], &[8, 1 << 10, 16 << 10, 64 << 10, 256 << 10]);
+}
+
+#[test]
+fn nor_among_hosts_that_no_number_divides() {
+    judge(SLOWER_MAX, &[5, 11, 17, 37], &[8, 1 << 10]);
 }
 
 #[test]

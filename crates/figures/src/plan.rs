@@ -1,5 +1,6 @@
 //! Predictions for a user's own cluster: latencies, and a ranking of designs.
 
+use tributary_algorithms::plan::Plan;
 use tributary_algorithms::{GROUP_MEMBERS_MAX, Radices};
 use tributary_charts::{Cell, Table};
 use tributary_sim::input::Refused;
@@ -285,7 +286,7 @@ fn designs(preset: &Preset, question: &Question) -> Result<Vec<Design>, FigureEr
     }
     if let Some(datagrams) = &preset.datagrams {
         let hosts = question.hosts_of(preset, &system(preset)?.0)?;
-        let mut divisions = Radices::divisions(hosts, GROUP_MEMBERS_MAX);
+        let mut divisions = Plan::divisions(hosts, GROUP_MEMBERS_MAX);
         divisions.sort_by_key(|radices| group_ns(preset, datagrams, radices) as u64);
         let carriers =
             [false, true].into_iter().filter(|multicast| datagrams.multicast || !multicast);

@@ -1,5 +1,6 @@
 //! The paths that are measured, and what their starts gave.
 
+use tributary_algorithms::plan::Plan;
 use tributary_algorithms::{CollectiveKind, GROUP_BYTES_MAX, GROUP_MEMBERS_MAX, Radices};
 use tributary_settings::{Requirement, knobs};
 use tributary_tuning::{AlgorithmChoice, Measurement, MessageCarrier, Method, Way};
@@ -55,7 +56,7 @@ pub fn paths(shape: Shape, has_manager: bool) -> Vec<MeasuredPath> {
     let more = LEADERS.into_iter().filter(|leaders| (2..=ranks_per_host).contains(leaders));
     let more = more.map(|leaders| MeasuredPath { leaders, ..MeasuredPath::direct() });
     let divisions = if shape.hosts > 2 {
-        Radices::smallest_divisions(shape.hosts, GROUP_MEMBERS_MAX)
+        Plan::smallest_divisions(shape.hosts, GROUP_MEMBERS_MAX)
     } else {
         Vec::new()
     };

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use tributary_algorithms::Radices;
 use tributary_algorithms::model::Costs;
 use tributary_algorithms::network::{Network, NetworkPrices};
+use tributary_algorithms::plan::Plan;
 use tributary_tuning::{
     AlgorithmChoice, CostsRow, Measurement, Method, Tuning, fastest_levels, rows_of_levels,
 };
@@ -119,7 +120,8 @@ impl Decision {
         let has_constants_alone = tuning.costs.is_some() && tuning.prices.is_none();
         let priced = prices.as_ref().filter(|_| !has_constants_alone);
         let measurements = measurements(basis, tuning);
-        let named = settings.groups.filter(|radices| radices.ranks_max() == u64::from(hosts.count));
+        let named =
+            settings.groups.filter(|radices| Plan::in_groups(hosts.count, *radices).is_some());
         let radices = named
             .or_else(|| fastest_levels(&measurements, hosts.count))
             .or_else(|| groups::fastest_radices(hosts.count, priced));

@@ -211,7 +211,7 @@ mod tests {
 
     /// What operations among 8 hosts take at some prices, each off by up to a share.
     fn times_at(prices: &NetworkPrices, off: f64) -> Vec<Timed> {
-        let groups = Radices::smallest_divisions(8, 32).into_iter().map(Way::Groups);
+        let groups = Plan::smallest_divisions(8, 32).into_iter().map(Way::Groups);
         let mut times = Vec::new();
         for way in WAYS.into_iter().chain(groups) {
             for len_bytes in [8, 256, 1024, 16 << 10, 64 << 10, 1 << 20] {

@@ -69,7 +69,7 @@ pub(super) fn open_method(
     groups: Option<WantedGroups>,
 ) -> Result<Direct, Unavailable> {
     let plan = groups.as_ref();
-    let plan = plan.and_then(|groups| Plan::even(placement.host_count(), groups.radices));
+    let plan = plan.and_then(|groups| Plan::in_groups(placement.host_count(), groups.radices));
     let met = meet(context, bootstrap, placement, leaders, plan.is_some())?;
     let (levels, links) = met.map(|met| met.into_parts(placement, plan.as_ref())).unzip();
     let mut levels = levels.flatten();
@@ -192,7 +192,7 @@ impl Met {
                 let members =
                     Members { me, identity, listener, addresses, endpoint, datagram_addresses };
                 ReplicatedLevels::new(members, plan)
-                    .expect("selection takes radices whose groups are equal and not too large")
+                    .expect("selection takes radices that divide the hosts into groups")
             });
         let links = addresses.iter().map(|it| it.links).collect();
         (levels, DirectLinks::new(me, identity, opened.listener, links))

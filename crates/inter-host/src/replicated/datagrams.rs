@@ -119,13 +119,15 @@ impl Datagrams {
         }
     }
 
-    /// Takes what the group of the next level multicasts, whose first member is `first`. False where that can't be had. A code
-    /// is between two hosts, so frames with codes are never multicast.
-    pub(super) fn subscribe(&mut self, first: u32) -> bool {
+    /// Takes what the group of the next level multicasts, whose first member is `first`; nothing if it has none. False where that
+    /// can't be had. A code is between two hosts, so frames with codes are never multicast.
+    pub(super) fn subscribe(&mut self, first: Option<u32>) -> bool {
         let level = self.subscriptions.len() as u32;
-        let first = self.addresses[first as usize];
-        let open = || Subscription::open(first, level, &self.socket, self.edge.capability);
-        let subscription = if self.identity.is_authenticated() { None } else { open() };
+        let first = first.filter(|_| !self.identity.is_authenticated());
+        let subscription = first.and_then(|first| {
+            let first = self.addresses[first as usize];
+            Subscription::open(first, level, &self.socket, self.edge.capability)
+        });
         self.subscriptions.push(subscription);
         self.subscriptions.last().is_some_and(Option::is_some)
     }
@@ -259,10 +261,12 @@ impl Datagrams {
     pub(super) fn greet(&mut self, hosts: &[u32]) {
         let header = Header { edge: self.edge, message: Message::Join }.encode();
         for _ in 0..GREETINGS {
-            let hosts = hosts.iter().copied();
-            #[cfg(test)]
-            let hosts = super::tests::faults::survivors(self, hosts, &header, &[]).into_iter();
-            self.send_copies(hosts, &header, &[]);
+            for hosts in hosts.chunks(MEMBERS_MAX.into()) {
+                let hosts = hosts.iter().copied();
+                #[cfg(test)]
+                let hosts = super::tests::faults::survivors(self, hosts, &header, &[]).into_iter();
+                self.send_copies(hosts, &header, &[]);
+            }
             for level in 0..self.subscriptions.len() {
                 self.multicast(level, &header, &[]);
             }

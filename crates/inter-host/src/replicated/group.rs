@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use tributary_algorithms::plan::HostGroup;
 use tributary_replicated::{Call, Datagram, Failure, Landing, Member, Message, Output, Place};
 use tributary_shm_collectives::Combine;
 use tributary_wire::OperationNumber;
@@ -23,6 +24,9 @@ const UNSAID_MAX: usize = 16;
 const JUDGED_OPERATIONS: u64 = 32;
 const ASKED_OPERATIONS_MIN: u32 = 28;
 
+/// Bits of a group's tag that tell the level: a plan has 12 at most. The others tell groups apart in which the same hosts meet.
+const LEVEL_BITS: u32 = 8;
+
 /// A message that its link has no room for yet.
 pub(super) struct Unsaid {
     pub(super) member: u8,
@@ -37,7 +41,9 @@ pub(super) enum Event {
 }
 
 pub(super) struct Group {
-    level: u32,
+    pub(super) level: usize,
+    /// What frames call it.
+    pub(super) tag: u32,
     /// By member.
     hosts: Vec<u32>,
     /// Those but this one, from the next member on, and so in another order at each: copies go out in this order, one after the
@@ -60,8 +66,9 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Of the host `me`, one of `hosts`.
-    pub(super) fn new(level: u32, hosts: Vec<u32>, me: u32, ask_after_ns: u64) -> Self {
+    /// Of the host `me`, at a level.
+    pub(super) fn new(level: usize, group: HostGroup, me: u32, ask_after_ns: u64) -> Self {
+        let HostGroup { round, hosts } = group;
         let place = hosts.iter().position(|host| *host == me);
         let place = place.expect("a host is a member of its groups");
         let others = [&hosts[place + 1..], &hosts[..place]].concat();
@@ -70,6 +77,7 @@ impl Group {
         let memory = Memory::new(machine.places(), hosts.len());
         Self {
             level,
+            tag: level as u32 | round << LEVEL_BITS,
             multicasts: false,
             asked: vec![0; hosts.len()],
             hosts,
@@ -221,13 +229,13 @@ impl Group {
         while let Some(output) = self.machine.poll() {
             match output {
                 Output::Send { datagram, payload, previous } => {
-                    let part = wire_messages::part(datagram.operation, self.level, datagram.call);
+                    let part = wire_messages::part(datagram.operation, self.tag, datagram.call);
                     let repeated = datagram.previous.zip(previous).map(|(call, place)| Repeated {
                         head: wire_messages::repeated_head(call),
                         bytes: self.memory.at(place),
                     });
                     let receivers = match self.multicasts {
-                        true => Receivers::Level(self.level as usize),
+                        true => Receivers::Level(self.level),
                         false => Receivers::Hosts(&self.others),
                     };
                     datagrams.send(receivers, part, self.memory.at(payload), repeated);
@@ -250,7 +258,7 @@ impl Group {
             Message::Sum { operation } => self.machine.call(operation, self.me),
             _ => None,
         };
-        if let Some(message) = wire_messages::to_wire(message, self.level, own) {
+        if let Some(message) = wire_messages::to_wire(message, self.tag, own) {
             let payload = payload.map_or_else(Vec::new, |place| self.memory.at(place).to_vec());
             self.unsaid.push_back(Unsaid { member, message, payload });
         }

@@ -3,6 +3,7 @@
 mod rounds;
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -84,8 +85,9 @@ pub struct ReplicatedLevels {
     me: u32,
     peers: Peers,
     datagrams: Datagrams,
-    /// By level.
+    /// From the first level on.
     groups: Vec<Group>,
+    levels: Vec<Level>,
     /// All other hosts of the groups.
     others: Vec<u32>,
     /// Hosts whose links have ended.
@@ -101,11 +103,26 @@ pub struct ReplicatedLevels {
     stats: ReplicatedStats,
 }
 
+/// What a host has at one level.
+struct Level {
+    /// Its groups, by their places among those of all levels. The first one is its own, whose sum it goes on with. In the others it stands
+    /// in for hosts that its member of the plan lacks.
+    groups: Range<usize>,
+    /// The other hosts of these groups.
+    others: Vec<u32>,
+    /// Whether nobody stands in for others at this level. Only then a group is the only one to its address.
+    may_multicast: bool,
+}
+
 /// The operation under way.
 struct Running {
     operation: InterHostOperation,
     call: Call,
     level: usize,
+    /// Groups of the level in which it is not complete.
+    groups_left: usize,
+    /// Where the sum of the level is, once its own group is complete.
+    sum_place: Option<usize>,
     is_done: bool,
 }
 
@@ -131,9 +148,20 @@ impl ReplicatedLevels {
         let hosts = plan.hosts() as usize;
         assert_eq!([addresses.len(), datagram_addresses.len()], [hosts; 2], "an address a host");
         let ask_after_ns = ask_after.as_nanos() as u64;
-        let group = |(level, hosts)| Group::new(level, hosts, me, ask_after_ns);
-        let groups: Vec<Group> = (0..).zip(groups(plan, me)?).map(group).collect();
-        let others = groups.iter().flat_map(|group| group.others.iter().copied()).collect();
+        let mut all_groups = Vec::new();
+        let mut levels = Vec::with_capacity(plan.levels());
+        for (level, of_level) in groups(plan, me)?.into_iter().enumerate() {
+            let first = all_groups.len();
+            let group = |group| Group::new(level, group, me, ask_after_ns);
+            all_groups.extend(of_level.into_iter().map(group));
+            levels.push(Level {
+                groups: first..all_groups.len(),
+                others: others_of(&all_groups[first..]),
+                may_multicast: !plan.has_stand_ins(level),
+            });
+        }
+        let groups = all_groups;
+        let others = others_of(&groups);
         let peers = Peers::new(me, identity, listener, addresses);
         let datagrams = Datagrams::new(endpoint, identity, peers.edge(), datagram_addresses);
         Ok(Self {
@@ -141,6 +169,7 @@ impl ReplicatedLevels {
             peers,
             datagrams,
             groups,
+            levels,
             others,
             ended: vec![false; hosts],
             calls: Calls::default(),
@@ -158,9 +187,10 @@ impl ReplicatedLevels {
     #[must_use]
     pub fn subscribe(&mut self) -> LevelSet {
         let mut subscribed = LevelSet::default();
-        for (level, group) in self.groups.iter().enumerate() {
-            if self.datagrams.subscribe(group.host(0)) {
-                subscribed.insert(level);
+        for (index, level) in self.levels.iter().enumerate() {
+            let first = level.may_multicast.then(|| self.groups[level.groups.start].host(0));
+            if self.datagrams.subscribe(first) {
+                subscribed.insert(index);
             }
         }
         subscribed
@@ -168,11 +198,11 @@ impl ReplicatedLevels {
 
     /// From now on multicasts at these levels, at which all hosts do, and takes no multicasts at the others.
     pub fn multicast_at(&mut self, levels: LevelSet) {
-        for (level, group) in self.groups.iter_mut().enumerate() {
-            group.set_multicasts(levels.contains(level));
-            if !levels.contains(level) {
-                self.datagrams.unsubscribe(level);
-            }
+        for group in &mut self.groups {
+            group.set_multicasts(levels.contains(group.level));
+        }
+        for level in (0..self.levels.len()).filter(|level| !levels.contains(*level)) {
+            self.datagrams.unsubscribe(level);
         }
     }
 
@@ -180,8 +210,8 @@ impl ReplicatedLevels {
     #[cfg(test)]
     pub(super) fn multicasts_at(&self) -> LevelSet {
         let mut levels = LevelSet::default();
-        let at = self.groups.iter().enumerate().filter(|(_, group)| group.multicasts());
-        at.for_each(|(level, _)| levels.insert(level));
+        let multicasting = self.groups.iter().filter(|group| group.multicasts());
+        multicasting.for_each(|group| levels.insert(group.level));
         levels
     }
 
@@ -195,7 +225,7 @@ impl ReplicatedLevels {
         self.datagrams.greet(&self.others);
         let mut missing = self.others.clone();
         let mut missing_at: Vec<Vec<u32>> =
-            self.groups.iter().map(|group| group.others.clone()).collect();
+            self.levels.iter().map(|level| level.others.clone()).collect();
         let mut deadline = began + patience;
         let mut is_reached = false;
         loop {
@@ -209,7 +239,7 @@ impl ReplicatedLevels {
                 deadline = deadline.min(began + patience);
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            let has_all = (0..self.groups.len())
+            let has_all = (0..self.levels.len())
                 .all(|level| missing_at[level].is_empty() || !self.datagrams.is_subscribed(level));
             if left.is_zero() || is_reached && has_all {
                 let mut by_multicast = LevelSet::default();
@@ -249,7 +279,7 @@ impl ReplicatedLevels {
     /// From now on no multicasts come here.
     #[cfg(test)]
     pub(super) fn forget_subscriptions(&mut self) {
-        (0..self.groups.len()).for_each(|level| self.datagrams.deafen(level));
+        (0..self.levels.len()).for_each(|level| self.datagrams.deafen(level));
     }
 
     /// Where a level's group multicasts.
@@ -294,9 +324,19 @@ impl ReplicatedLevels {
             unsafe { std::slice::from_raw_parts(first, operation.len_bytes()) }
         };
         let now_ns = self.now_ns();
-        self.running = Some(Running { operation: *operation, call, level: 0, is_done: false });
-        let has_begun = self.groups[0].begin(call, contribution, now_ns);
-        debug_assert!(has_begun, "a group that has failed has ended this method");
+        let first = self.levels[0].groups.clone();
+        self.running = Some(Running {
+            operation: *operation,
+            call,
+            level: 0,
+            groups_left: first.len(),
+            sum_place: None,
+            is_done: false,
+        });
+        for group in &mut self.groups[first] {
+            let has_begun = group.begin(call, contribution, now_ns);
+            debug_assert!(has_begun, "a group that has failed has ended this method");
+        }
         // Before the links are called: datagrams need none.
         let acted = self.act();
         let _ = self.datagrams.flush();
@@ -333,10 +373,10 @@ impl ReplicatedLevels {
         self.others.iter().filter(|host| self.peers.has_link(**host)).count()
     }
 
-    /// The other hosts of the group that the operation under way waits in.
+    /// The other hosts of the groups that the operation under way waits in.
     pub(crate) fn awaited(&self) -> &[u32] {
         let waiting = self.running.as_ref().filter(|running| !running.is_done);
-        waiting.map_or(&[], |running| &self.groups[running.level].others)
+        waiting.map_or(&[], |running| &self.levels[running.level].others)
     }
 
     /// Begins no operation any more. Others may need this host until [`Self::may_end`].
@@ -399,6 +439,17 @@ impl ReplicatedLevels {
         self.peers.tell_all(verdict, self.others.iter().copied());
         verdict.abort
     }
+}
+
+/// The other hosts of some groups.
+fn others_of(groups: &[Group]) -> Vec<u32> {
+    let mut others = Vec::new();
+    for host in groups.iter().flat_map(|group| &group.others) {
+        if !others.contains(host) {
+            others.push(*host);
+        }
+    }
+    others
 }
 
 // SAFETY: the pointers are followed only while an operation runs, whose buffers its caller has promised to

@@ -43,7 +43,11 @@ fn radices(levels: &[u32]) -> Radices {
 
 /// Members of groups of these sizes, from the first level on.
 fn members(levels: &[u32], identity: Identity) -> Vec<ReplicatedLevels> {
-    let hosts: u32 = levels.iter().product();
+    members_of(levels.iter().product(), levels, identity)
+}
+
+/// So many hosts in groups of at most these sizes.
+fn members_of(hosts: u32, levels: &[u32], identity: Identity) -> Vec<ReplicatedLevels> {
     let plan = Plan::even(hosts, radices(levels)).expect("a plan");
     let local = Ipv4Addr::LOCALHOST.into();
     let listeners: Vec<_> = (0..hosts).map(|_| Listener::bind(local, None).unwrap()).collect();
@@ -53,7 +57,7 @@ fn members(levels: &[u32], identity: Identity) -> Vec<ReplicatedLevels> {
     let member = |(me, ((listener, _), (endpoint, _)))| {
         let (addresses, datagram_addresses) = (addresses.clone(), datagram_addresses.clone());
         let members = Members { me, identity, listener, addresses, endpoint, datagram_addresses };
-        ReplicatedLevels::new(members, &plan).expect("even groups")
+        ReplicatedLevels::new(members, &plan).expect("groups that a machine serves")
     };
     (0..).zip(listeners.into_iter().zip(endpoints)).map(member).collect()
 }
@@ -189,7 +193,10 @@ fn rounds_of_doubles(
 
 /// What the exchange over links gives.
 fn expected(levels: &'static [u32], rounds: u32) -> Vec<Vec<Vec<u8>>> {
-    let hosts = levels.iter().product();
+    expected_of(levels.iter().product(), levels, rounds)
+}
+
+fn expected_of(hosts: u32, levels: &'static [u32], rounds: u32) -> Vec<Vec<Vec<u8>>> {
     on_all(over_links(hosts, identity(false)), move |host, mut links| {
         rounds_of_doubles(&mut links, host, levels, rounds)
     })
@@ -205,6 +212,25 @@ fn doubles_have_the_bits_of_the_exchange_over_links() {
                 rounds_of_doubles(&mut member, host, levels, rounds)
             });
             assert!(sums == expected, "{levels:?}, authenticated: {authenticates}");
+        }
+    }
+}
+
+/// Hosts that the levels do not divide: some stand in for others, at one level or at two.
+const UNEVEN: [(u32, &[u32]); 4] = [(5, &[3, 2]), (11, &[4, 3]), (13, &[3, 3, 2]), (17, &[5, 4])];
+
+#[test]
+fn uneven_groups_have_the_bits_of_the_exchange_over_links() {
+    let rounds = 40;
+    for (hosts, levels) in UNEVEN {
+        let expected = expected_of(hosts, levels, rounds);
+        for authenticates in [false, true] {
+            let members = members_of(hosts, levels, identity(authenticates));
+            let sums = on_all(members, move |host, mut member| {
+                rounds_of_doubles(&mut member, host, levels, rounds)
+            });
+            assert!(sums == expected, "{hosts}: {levels:?}, authenticated: {authenticates}");
+            assert!(sums.iter().all(|host| *host == sums[0]), "{hosts}: {levels:?}: hosts differ");
         }
     }
 }

@@ -65,13 +65,13 @@ pub(super) fn repeated_call(head: RepeatedHead, len_bytes: usize) -> Call {
 }
 
 /// The part of a header that tells of a call.
-pub(super) fn part(operation: u64, level: u32, call: Call) -> Part {
+pub(super) fn part(operation: u64, group: u32, call: Call) -> Part {
     let (called, digest) = called_in(call);
     let elements = call.len_bytes / called.datatype.size_bytes() as u32;
     Part {
         operation: OperationNumber(operation as u32),
         segment: SegmentIndex(0),
-        sequence: Sequence(level),
+        sequence: Sequence(group),
         shape: Shape::new(called.operator, called.datatype, elements)
             .expect("operations are checked before they start"),
         target: Target::Member(EndpointId(digest)),
@@ -80,36 +80,39 @@ pub(super) fn part(operation: u64, level: u32, call: Call) -> Part {
     }
 }
 
-/// What a member says over a link, for the wire; `own` is what this host called. None for what the driver says by other means.
-pub(super) fn to_wire(message: Message, level: u32, own: Option<Call>) -> Option<frame::Message> {
-    let question =
-        |operation: u64, of| Question { operation: OperationNumber(operation as u32), level, of };
+/// What a member of a group says over a link, for the wire; `own` is what this host called. None for what the driver says by other means.
+pub(super) fn to_wire(message: Message, group: u32, own: Option<Call>) -> Option<frame::Message> {
+    let question = |operation: u64, of| Question {
+        operation: OperationNumber(operation as u32),
+        level: group,
+        of,
+    };
     Some(match message {
         Message::Ask { operation } => frame::Message::Ask(question(operation, None)),
         Message::AskFor { operation, of } => frame::Message::Ask(question(operation, Some(of))),
         Message::AskForSum { operation } => {
-            frame::Message::AskForSum { operation: OperationNumber(operation as u32), level }
+            frame::Message::AskForSum { operation: OperationNumber(operation as u32), level: group }
         }
         Message::NotYet { operation, lacks } => frame::Message::NotYet(question(operation, lacks)),
         Message::Contribution { operation, call } => {
-            let part = part(operation, level, call);
+            let part = part(operation, group, call);
             frame::Message::Contribution(Contribution { part, repeated_bytes: 0 })
         }
         Message::Passed { operation, of, call } => {
-            frame::Message::Passed { part: part(operation, level, call), of }
+            frame::Message::Passed { part: part(operation, group, call), of }
         }
-        Message::Sum { operation } => frame::Message::LevelSum(part(operation, level, own?)),
+        Message::Sum { operation } => frame::Message::LevelSum(part(operation, group, own?)),
         Message::Leave { before } => {
-            frame::Message::Departure { before: OperationNumber(before as u32), level }
+            frame::Message::Departure { before: OperationNumber(before as u32), level: group }
         }
-        Message::Farewell => frame::Message::Farewell { level },
+        Message::Farewell => frame::Message::Farewell { level: group },
         // A failure is said to the members of all levels.
         Message::Failed { .. } => return None,
     })
 }
 
-/// The level that a message of the wire is about, and what it says; none if it is not of a replicated group. `whole` tells the whole
-/// number of an operation at that level.
+/// The tag of the group that a message of the wire is about, and what it says; none if it is not of a replicated group. `whole` tells the
+/// whole number of an operation of that group.
 pub(super) fn from_wire(
     message: &frame::Message,
     whole: impl Fn(u32, OperationNumber) -> Option<u64>,

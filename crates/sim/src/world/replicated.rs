@@ -1,16 +1,16 @@
 //! Replicated groups: ranks send their contributions to one another as datagrams, and each folds them all.
 //!
-//! Members are the product's own machines, one for each level of a plan. What they ask each other goes over links. A rank takes
+//! Members are the product's own machines, one for each level of a plan, and more where a rank stands in for others. What they ask each other goes over links. A rank takes
 //! all datagrams that have come with one call, as `recvmmsg` does, and sends the copies for a group with one.
 
 use std::sync::Arc;
 
-use tributary_algorithms::plan::Plan;
+use tributary_algorithms::plan::{HostGroup, Plan};
 use tributary_replicated::{Call, Datagram, Member, Output};
 
 use super::event::Event;
 use super::ids::{NoticeId, RankId};
-use super::notices::{Groups, Level, Notice, Said};
+use super::notices::{Group, GroupTag, Groups, Notice, Said};
 use super::packet::{Cargo, Packet};
 use super::payload::Data;
 use super::rank::Team;
@@ -25,24 +25,38 @@ const ASK_AFTER_NS: u64 = 2_000_000;
 const WINDOW: u16 = 1;
 
 impl<D: Data> World<D> {
-    /// Makes the ranks of a team, one on each host, members of replicated groups, which multicast or send copies.
+    /// Makes the ranks of a team, one on each host, members of replicated groups, which multicast where nobody stands in for others, or
+    /// send copies.
     ///
     /// # Panics
-    /// If the plan has not as many hosts as the team has ranks, or uneven groups.
+    /// If the plan has not as many hosts as the team has ranks, or a group of a single member.
     pub fn add_groups(&mut self, team: &Team, plan: &Arc<Plan>, multicast: bool) {
         assert_eq!(plan.hosts(), team.ranks, "a rank for each host of the plan");
         for number in 0..team.ranks {
-            let levels = plan.groups_of(number).expect("groups of a level are equal");
-            let level = |hosts: Vec<u32>| {
-                let me = hosts.iter().position(|host| *host == number);
-                let me = me.expect("a host is a member of its groups") as u8;
-                let machine = Member::new(me, hosts.len() as u8, WINDOW, ASK_AFTER_NS);
-                let ranks = hosts.into_iter().map(|host| team.rank(host)).collect();
-                Level { machine, ranks, timer_at: None }
+            let mut groups = Vec::new();
+            let mut levels = Vec::new();
+            for (level, of_level) in plan.groups_of(number).into_iter().enumerate() {
+                let first = groups.len();
+                let multicasts = multicast && !plan.has_stand_ins(level);
+                for HostGroup { round, hosts } in of_level {
+                    let me = hosts.iter().position(|host| *host == number);
+                    let me = me.expect("a host is a member of its groups") as u8;
+                    let machine = Member::new(me, hosts.len() as u8, WINDOW, ASK_AFTER_NS);
+                    let ranks = hosts.into_iter().map(|host| team.rank(host)).collect();
+                    let tag = GroupTag { level, round };
+                    groups.push(Group { tag, multicasts, machine, ranks, timer_at: None });
+                }
+                levels.push(first..groups.len());
+            }
+            let groups = Groups {
+                groups,
+                levels,
+                call: None,
+                level: 0,
+                groups_left: 0,
+                inbox: Vec::new(),
+                is_taking: false,
             };
-            let levels = levels.into_iter().map(level).collect();
-            let groups =
-                Groups { levels, multicast, call: None, inbox: Vec::new(), is_taking: false };
             self.ranks[team.rank(number).index()].groups = Some(Box::new(groups));
         }
     }
@@ -77,39 +91,49 @@ impl<D: Data> World<D> {
     }
 
     fn begin_level(&mut self, id: RankId, level: usize, call: Call, at: Picos) {
-        let begun = self.groups_of(id).levels[level].machine.begin(call, ns(at));
-        begun.expect("operations run one by one, and nobody dies");
+        let groups = self.groups_of(id);
+        let of_level = groups.levels[level].clone();
+        (groups.level, groups.groups_left) = (level, of_level.len());
+        for group in &mut groups.groups[of_level] {
+            let begun = group.machine.begin(call, ns(at));
+            begun.expect("operations run one by one, and nobody dies");
+        }
     }
 
     /// Does what the machines say. Returns when the core is done.
     fn act_in_groups(&mut self, id: RankId, from: Picos) -> Picos {
         let mut at = from;
-        for level in 0..self.groups_of(id).levels.len() {
-            while let Some(output) = self.groups_of(id).levels[level].machine.poll() {
-                at = self.act_on(id, level, output, at);
+        // All contributions that are due go out by one call.
+        let mut has_called = false;
+        for group in 0..self.groups_of(id).groups.len() {
+            while let Some(output) = self.groups_of(id).groups[group].machine.poll() {
+                at = match output {
+                    Output::Send { datagram, .. } => {
+                        let is_first = !std::mem::replace(&mut has_called, true);
+                        self.send_contribution(id, group, datagram, at, is_first)
+                    }
+                    output => self.act_on(id, group, output, at),
+                };
             }
-            self.set_group_timer(id, level);
+            self.set_group_timer(id, group);
         }
         at
     }
 
-    fn act_on(&mut self, id: RankId, level: usize, output: Output, at: Picos) -> Picos {
+    fn act_on(&mut self, id: RankId, group: usize, output: Output, at: Picos) -> Picos {
         match output {
-            Output::Send { datagram, .. } if self.groups_of(id).multicast => {
-                self.multicast(id, level, datagram, at)
-            }
-            Output::Send { datagram, .. } => self.send_copies(id, level, datagram, at),
+            Output::Send { .. } => unreachable!("contributions are sent elsewhere"),
             Output::Tell { to, message, payload } => {
                 let bytes = payload.and(self.groups_of(id).call).map_or(0, |call| call.len_bytes);
-                let to = self.groups_of(id).levels[level].ranks[usize::from(to)];
+                let to = self.groups_of(id).groups[group].ranks[usize::from(to)];
                 let process = self.ranks[id.index()].process;
                 let done_at = self.work(process, at, self.costs.message.send.of(bytes));
-                self.post_notice(id, to, level, Said::Message(message), bytes, done_at);
+                self.post_notice(id, to, group, Said::Message(message), bytes, done_at);
                 done_at
             }
             Output::Fold { .. } => {
                 let groups = self.groups_of(id);
-                let others = groups.levels[level].ranks.len() as u32 - 1;
+                let others = groups.groups[group].ranks.len() as u32 - 1;
                 let bytes = groups.call.map_or(0, |call| call.len_bytes);
                 let process = self.ranks[id.index()].process;
                 self.work(process, at, self.costs.message.reduce.of(others * bytes))
@@ -117,11 +141,15 @@ impl<D: Data> World<D> {
             Output::Completed { .. } => {
                 let groups = self.groups_of(id);
                 let call = groups.call.expect("nothing else completes");
-                if level + 1 < groups.levels.len() {
-                    self.begin_level(id, level + 1, call, at);
-                } else {
-                    groups.call = None;
-                    self.finish(id, at);
+                groups.groups_left -= 1;
+                let (level, is_last) = (groups.level, groups.level + 1 == groups.levels.len());
+                match groups.groups_left {
+                    0 if is_last => {
+                        groups.call = None;
+                        self.finish(id, at);
+                    }
+                    0 => self.begin_level(id, level + 1, call, at),
+                    _ => {}
                 }
                 at
             }
@@ -129,32 +157,63 @@ impl<D: Data> World<D> {
         }
     }
 
+    fn send_contribution(
+        &mut self,
+        id: RankId,
+        group: usize,
+        datagram: Datagram,
+        at: Picos,
+        is_first: bool,
+    ) -> Picos {
+        let bytes = bytes_of(&datagram);
+        let first = self.costs.message.send.of(bytes);
+        let cost = if is_first { first } else { self.costs.copies.send.of(bytes) };
+        if self.groups_of(id).groups[group].multicasts {
+            self.multicast(id, group, datagram, at, cost)
+        } else {
+            self.send_copies(id, group, datagram, at, cost)
+        }
+    }
+
     /// One call sends the copies, one after the other, from the next member on as in the product.
-    fn send_copies(&mut self, id: RankId, level: usize, datagram: Datagram, at: Picos) -> Picos {
+    fn send_copies(
+        &mut self,
+        id: RankId,
+        group: usize,
+        datagram: Datagram,
+        at: Picos,
+        first_cost: Picos,
+    ) -> Picos {
         let bytes = bytes_of(&datagram);
         let process = self.ranks[id.index()].process;
-        let me = usize::from(self.member_of(id, level));
-        let ranks = &self.groups_of(id).levels[level].ranks;
+        let me = usize::from(self.member_of(id, group));
+        let ranks = &self.groups_of(id).groups[group].ranks;
         let others = [&ranks[me + 1..], &ranks[..me]].concat();
-        let mut cost = self.costs.message.send.of(bytes);
-        let mut at = at;
+        let (mut at, mut cost) = (at, first_cost);
         for to in others {
             at = self.work(process, at, cost);
-            self.post_notice(id, to, level, Said::Datagram(datagram), bytes, at);
+            self.post_notice(id, to, group, Said::Datagram(datagram), bytes, at);
             cost = self.costs.copies.send.of(bytes);
         }
         at
     }
 
-    /// One datagram goes out, to all other members of the level's group.
-    fn multicast(&mut self, id: RankId, level: usize, datagram: Datagram, at: Picos) -> Picos {
+    /// One datagram goes out, to all other members of the group.
+    fn multicast(
+        &mut self,
+        id: RankId,
+        group: usize,
+        datagram: Datagram,
+        at: Picos,
+        cost: Picos,
+    ) -> Picos {
         let bytes = bytes_of(&datagram);
         let process = self.ranks[id.index()].process;
-        let at = self.work(process, at, self.costs.message.send.of(bytes));
-        let from = self.member_of(id, level);
-        let members = self.groups_of(id).levels[level].ranks.len();
-        let receivers = (u64::MAX >> (64 - members)) & !(1 << from);
-        let notice = Notice { to: id, level, from, said: Said::Datagram(datagram) };
+        let at = self.work(process, at, cost);
+        let from = self.member_of(id, group);
+        let Group { tag, ref ranks, .. } = self.groups_of(id).groups[group];
+        let receivers = (u64::MAX >> (64 - ranks.len())) & !(1 << from);
+        let notice = Notice { to: id, group: tag, from, said: Said::Datagram(datagram) };
         let cargo = Cargo::Multicast { notice: self.notices.put(notice), receivers };
         let here = self.host_of(process);
         let packet = Packet { from: here, at: here, to: here, bytes, cargo };
@@ -166,7 +225,8 @@ impl<D: Data> World<D> {
     pub(super) fn split(&mut self, packet: Packet, id: NoticeId, receivers: u64) {
         let now = self.events.now();
         let notice = self.notices.take(id);
-        let ranks = self.groups_of(notice.to).levels[notice.level].ranks.clone();
+        let groups = self.groups_of(notice.to);
+        let ranks = groups.groups[groups.find(notice.group)].ranks.clone();
         let mut left = receivers;
         while left != 0 {
             let first = left.trailing_zeros() as usize;
@@ -190,9 +250,9 @@ impl<D: Data> World<D> {
         }
     }
 
-    /// A rank's number in a level's group.
-    fn member_of(&mut self, id: RankId, level: usize) -> u8 {
-        let ranks = &self.groups_of(id).levels[level].ranks;
+    /// A rank's number in one of its groups.
+    fn member_of(&mut self, id: RankId, group: usize) -> u8 {
+        let ranks = &self.groups_of(id).groups[group].ranks;
         let member = ranks.iter().position(|rank| *rank == id);
         member.expect("a rank is a member of its groups") as u8
     }
@@ -201,13 +261,14 @@ impl<D: Data> World<D> {
         &mut self,
         from: RankId,
         to: RankId,
-        level: usize,
+        group: usize,
         said: Said,
         bytes: u32,
         at: Picos,
     ) {
-        let member = self.member_of(from, level);
-        let notice = self.notices.put(Notice { to, level, from: member, said });
+        let member = self.member_of(from, group);
+        let group = self.groups_of(from).groups[group].tag;
+        let notice = self.notices.put(Notice { to, group, from: member, said });
         let [here, there] = [from, to].map(|rank| self.host_of(self.ranks[rank.index()].process));
         let is_datagram = matches!(said, Said::Datagram(_));
         let cargo = Cargo::Notice { notice, is_datagram };
@@ -262,14 +323,17 @@ impl<D: Data> World<D> {
         for bytes in datagrams() {
             at = self.work(process, at, self.costs.copies.receive.of(bytes));
         }
-        for Notice { level, from, said, .. } in taken {
+        for Notice { group, from, said, .. } in taken {
+            let groups = self.groups_of(id);
+            let place = groups.find(group);
+            let machine = &mut groups.groups[place].machine;
             match said {
                 Said::Datagram(datagram) => {
-                    self.groups_of(id).levels[level].machine.handle_datagram(from, &datagram);
+                    machine.handle_datagram(from, &datagram);
                 }
                 Said::Message(message) => {
+                    machine.handle_message(from, message);
                     at = self.work(process, at, self.costs.message.control);
-                    self.groups_of(id).levels[level].machine.handle_message(from, message);
                 }
             }
         }
@@ -279,27 +343,27 @@ impl<D: Data> World<D> {
         self.events.schedule(at, Event::TakeNotices(id));
     }
 
-    fn set_group_timer(&mut self, id: RankId, level: usize) {
+    fn set_group_timer(&mut self, id: RankId, index: usize) {
         let now = self.events.now();
-        let level_state = &mut self.groups_of(id).levels[level];
-        let Some(due_ns) = level_state.machine.next_timer_ns() else { return };
+        let group = &mut self.groups_of(id).groups[index];
+        let Some(due_ns) = group.machine.next_timer_ns() else { return };
         let at = Picos(due_ns.saturating_mul(1000)).max(now);
-        if level_state.timer_at.is_none_or(|set| at < set) {
-            level_state.timer_at = Some(at);
-            self.events.schedule(at, Event::GroupTimer(id, level as u32));
+        if group.timer_at.is_none_or(|set| at < set) {
+            group.timer_at = Some(at);
+            self.events.schedule(at, Event::GroupTimer(id, index as u32));
         }
     }
 
     /// A contribution may be late.
-    pub(super) fn group_timer(&mut self, id: RankId, level: u32) {
+    pub(super) fn group_timer(&mut self, id: RankId, index: u32) {
         let now = self.events.now();
-        let state = &mut self.groups_of(id).levels[level as usize];
-        if state.timer_at != Some(now) {
+        let group = &mut self.groups_of(id).groups[index as usize];
+        if group.timer_at != Some(now) {
             return;
         }
-        state.timer_at = None;
-        if state.machine.next_timer_ns().is_some_and(|due_ns| due_ns <= ns(now)) {
-            state.machine.handle_timer(ns(now));
+        group.timer_at = None;
+        if group.machine.next_timer_ns().is_some_and(|due_ns| due_ns <= ns(now)) {
+            group.machine.handle_timer(ns(now));
         }
         self.act_in_groups(id, now);
     }

@@ -23,7 +23,7 @@ pub struct RepeatedHead {
 pub struct Question {
     /// The operation.
     pub operation: OperationNumber,
-    /// The level, from the hosts on.
+    /// The level, from the hosts on; above its eight bits what tells groups apart in which the same hosts meet.
     pub level: u32,
     /// The dead member whose contribution it is; none for the one of the member that is asked.
     pub of: Option<u8>,

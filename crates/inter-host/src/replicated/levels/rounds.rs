@@ -5,7 +5,7 @@ use tributary_transport::Sent;
 use tributary_wire::EndpointId;
 use tributary_wire::frame::Disagreement;
 
-use super::super::group::{Event, Unsaid};
+use super::super::group::{Event, Group, Unsaid};
 use super::super::wire_messages;
 use super::{ROUNDS_PER_LOOK, ROUNDS_PER_LOOK_FOR_ANSWERS, ReplicatedLevels};
 use crate::direct::{Failure, misbehaviour_of};
@@ -58,11 +58,8 @@ impl ReplicatedLevels {
         let level = self.running.as_ref().map(|running| running.level);
         self.datagrams.take(level, |host, contribution, payload| {
             has_come = true;
-            let level = contribution.part.sequence.0 as usize;
-            let group = groups.get_mut(level);
-            let member = group.as_ref().and_then(|group| group.member(host));
-            if let Some((group, member)) = group.zip(member) {
-                group.take_datagram(member, contribution, payload);
+            if let Some((group, member)) = find(groups, contribution.part.sequence.0, host) {
+                groups[group].take_datagram(member, contribution, payload);
             }
         });
         self.rounds_to_look = self.rounds_to_look.saturating_sub(u32::from(!has_come));
@@ -84,25 +81,23 @@ impl ReplicatedLevels {
 
     /// Takes what others say over their links, and finds those that have ended.
     fn look_at_links(&mut self) -> Result<(), Failure> {
-        for level in 0..self.groups.len() {
-            for index in 0..self.groups[level].others.len() {
-                let host = self.groups[level].others[index];
-                for _ in 0..HEARD_MAX {
-                    if !self.hear(level, host)? {
-                        break;
-                    }
+        for index in 0..self.others.len() {
+            let host = self.others[index];
+            for _ in 0..HEARD_MAX {
+                if !self.hear(host)? {
+                    break;
                 }
             }
         }
         Ok(())
     }
 
-    /// Takes one message of a host of a level's group. False if there is none.
-    fn hear(&mut self, level: usize, host: u32) -> Result<bool, Failure> {
+    /// Takes one message of another host of the groups. False if there is none.
+    fn hear(&mut self, host: u32) -> Result<bool, Failure> {
         let Self { peers, groups, stats, .. } = self;
-        let group = &mut groups[level];
-        let member = group.member(host).expect("the others of a group are members");
-        if self.ended[host as usize] || group.is_backed_up(member) {
+        let is_backed_up =
+            |group: &Group| group.member(host).is_some_and(|it| group.is_backed_up(it));
+        if self.ended[host as usize] || groups.iter().any(is_backed_up) {
             return Ok(false);
         }
         let heard = match peers.hear(host) {
@@ -111,11 +106,15 @@ impl ReplicatedLevels {
         };
         let Some((message, payload)) = heard else { return Ok(false) };
         stats.heard += 1;
-        let whole = |_, operation| group.whole(operation);
+        let whole = |tag, operation| match find(groups, tag, host) {
+            Some((group, _)) => groups[group].whole(operation),
+            // It is refused below, whatever it is about.
+            None => Some(0),
+        };
         let is_right = match wire_messages::from_wire(&message, whole) {
-            Some((of, message)) => {
-                of as usize == level && group.take_message(member, message, payload)
-            }
+            Some((tag, message)) => find(groups, tag, host).is_some_and(|(group, member)| {
+                groups[group].take_message(member, message, payload)
+            }),
             // Long ago, and answered since.
             None => true,
         };
@@ -126,12 +125,13 @@ impl ReplicatedLevels {
     pub(super) fn act(&mut self) -> Result<(), Failure> {
         let now_ns = self.now_ns();
         let kernel = self.running.as_ref().and_then(|running| running.operation.kernel);
-        for level in 0..self.groups.len() {
-            while let Some(event) = self.groups[level].act(kernel, &mut self.datagrams) {
+        // Groups of a level that this round begins lie behind the one that it completes.
+        for index in 0..self.groups.len() {
+            while let Some(event) = self.groups[index].act(kernel, &mut self.datagrams) {
                 match event {
-                    Event::Completed { place } => self.complete(level, place, now_ns),
+                    Event::Completed { place } => self.complete(index, place, now_ns),
                     Event::Failed { operation, failure } => {
-                        return Err(self.failure(level, operation, failure));
+                        return Err(self.failure(index, operation, failure));
                     }
                 }
             }
@@ -139,17 +139,27 @@ impl ReplicatedLevels {
         Ok(())
     }
 
-    /// The running operation is complete at a level: no other is under way.
-    fn complete(&mut self, level: usize, place: usize, now_ns: u64) {
+    /// The running operation is complete in a group: no other is under way.
+    fn complete(&mut self, group: usize, place: usize, now_ns: u64) {
         let Some(running) = &mut self.running else { return };
-        debug_assert_eq!(running.level, level, "levels come one after the other");
-        let (below, above) = self.groups.split_at_mut(level + 1);
-        let sum = below[level].sum(place);
-        match above.first_mut() {
-            Some(group) => {
+        let of_level = self.levels[running.level].groups.clone();
+        debug_assert!(of_level.contains(&group), "levels come one after the other");
+        if group == of_level.start {
+            running.sum_place = Some(place);
+        }
+        running.groups_left -= 1;
+        let Some(place) = running.sum_place.filter(|_| running.groups_left == 0) else { return };
+        running.sum_place = None;
+        let (below, above) = self.groups.split_at_mut(of_level.end);
+        let sum = below[of_level.start].sum(place);
+        match self.levels.get(running.level + 1) {
+            Some(next) => {
                 running.level += 1;
-                // One that has failed says so in its outputs.
-                let _ = group.begin(running.call, sum, now_ns);
+                running.groups_left = next.groups.len();
+                for group in &mut above[..next.groups.len()] {
+                    // One that has failed says so in its outputs.
+                    let _ = group.begin(running.call, sum, now_ns);
+                }
             }
             None => {
                 running.is_done = true;
@@ -165,8 +175,8 @@ impl ReplicatedLevels {
     }
 
     /// Why a group has failed, for all hosts.
-    fn failure(&self, level: usize, operation: u64, failure: GroupFailure) -> Failure {
-        let group = &self.groups[level];
+    fn failure(&self, group: usize, operation: u64, failure: GroupFailure) -> Failure {
+        let group = &self.groups[group];
         match failure {
             GroupFailure::Dead(member) => Failure::Ended(group.host(member)),
             GroupFailure::Disagreement(one, other) => {
@@ -185,10 +195,10 @@ impl ReplicatedLevels {
 
     /// Says what links have room for.
     pub(super) fn say(&mut self) -> Result<(), Failure> {
-        for level in 0..self.groups.len() {
+        for index in 0..self.groups.len() {
             let mut full = 0_u64;
-            for _ in 0..self.groups[level].unsaid.len() {
-                let group = &mut self.groups[level];
+            for _ in 0..self.groups[index].unsaid.len() {
+                let group = &mut self.groups[index];
                 let Some(unsaid) = group.unsaid.pop_front() else { break };
                 let (bit, host) = (1 << unsaid.member, group.host(unsaid.member));
                 if self.ended[host as usize] {
@@ -202,7 +212,7 @@ impl ReplicatedLevels {
                     Ok(Sent::Taken) => self.stats.said += 1,
                     Ok(Sent::Full) => {
                         full |= bit;
-                        self.groups[level].unsaid.push_back(unsaid);
+                        self.groups[index].unsaid.push_back(unsaid);
                     }
                     Err(failure) => self.note(host, Err(failure))?,
                 }
@@ -214,4 +224,10 @@ impl ReplicatedLevels {
     fn say_one(&mut self, host: u32, unsaid: &Unsaid) -> Result<Sent, Failure> {
         self.peers.tell(host, unsaid.message, &unsaid.payload)
     }
+}
+
+/// The group that frames call so, and a host's number in it; none if it is not a member.
+fn find(groups: &[Group], tag: u32, host: u32) -> Option<(usize, u8)> {
+    let index = groups.iter().position(|group| group.tag == tag)?;
+    Some((index, groups[index].member(host)?))
 }

@@ -1,5 +1,6 @@
 //! Whatever a member says, this host survives: it has the secret, and may be broken.
 
+use tributary_algorithms::plan::HostGroup;
 use tributary_replicated::Message as Said;
 use tributary_wire::frame::{
     self, Called, Contribution, Header, Part, Question, RepeatedHead, RetransmitState, Shape,
@@ -36,7 +37,7 @@ impl Scene {
         let peers = Peers::new(0, identity, listener, all(listens_at));
         Self {
             random: Pcg64Mcg::seed_from_u64(seed),
-            group: Group::new(0, (0..MEMBERS).collect(), 0, 100),
+            group: Group::new(0, HostGroup { round: 0, hosts: (0..MEMBERS).collect() }, 0, 100),
             datagrams: Datagrams::new(endpoint, identity, peers.edge(), all(takes_at)),
             now_ns: 0,
             is_free: true,

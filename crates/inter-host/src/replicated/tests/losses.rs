@@ -5,13 +5,7 @@ use std::sync::{Arc, Barrier};
 use super::faults::{Faults, Rates};
 use super::*;
 
-fn with_faults(
-    levels: &[u32],
-    authenticates: bool,
-    seed: u64,
-    rates: Rates,
-) -> Vec<ReplicatedLevels> {
-    let mut hosts = members(levels, identity(authenticates));
+fn with_faults(mut hosts: Vec<ReplicatedLevels>, seed: u64, rates: Rates) -> Vec<ReplicatedLevels> {
     for (host, member) in (0..).zip(&mut hosts) {
         member.inject(Faults::new(seed << 8 | host, rates));
     }
@@ -27,14 +21,15 @@ fn whatever_datagrams_are_lost_repeated_or_late_the_bits_are_the_same() {
         Rates { lost: 500, repeated: 100, late: 900 },
         Rates { lost: 1000, repeated: 0, late: 0 },
     ];
-    for levels in [&[2][..], &[5], &[3, 2], &[4, 4]] {
-        let expected = expected(levels, rounds);
+    let even = [&[2][..], &[5], &[3, 2], &[4, 4]].map(|levels| (levels.iter().product(), levels));
+    for (hosts, levels) in even.into_iter().chain(UNEVEN) {
+        let expected = expected_of(hosts, levels, rounds);
         for (seed, rates) in (1..).zip(rates) {
-            let hosts = with_faults(levels, seed % 2 == 0, seed, rates);
-            let sums = on_all(hosts, move |host, mut member| {
+            let members = members_of(hosts, levels, identity(seed % 2 == 0));
+            let sums = on_all(with_faults(members, seed, rates), move |host, mut member| {
                 rounds_of_doubles(&mut member, host, levels, rounds)
             });
-            assert!(sums == expected, "{levels:?}, seed {seed}, {rates:?}");
+            assert!(sums == expected, "{hosts}: {levels:?}, seed {seed}, {rates:?}");
         }
     }
 }
@@ -44,7 +39,8 @@ fn whatever_datagrams_are_lost_repeated_or_late_the_bits_are_the_same() {
 fn a_host_that_leaves_at_once_leaves_its_last_sum_behind() {
     for seed in 1..20 {
         let levels = &[3][..];
-        let hosts = with_faults(levels, false, seed, Rates { lost: 700, ..Rates::default() });
+        let hosts = members(levels, identity(false));
+        let hosts = with_faults(hosts, seed, Rates { lost: 700, ..Rates::default() });
         let sums = on_all(hosts, move |host, mut member| {
             rounds_of_doubles(&mut member, host, levels, 1 + seed as u32 % 3)
         });

@@ -48,6 +48,28 @@ fn multicasts_have_the_bits_of_the_exchange_over_links_and_are_one_a_level() {
     }
 }
 
+/// Where hosts stand in for others, copies go out beside the other levels' multicasts.
+#[test]
+fn hosts_that_stand_in_for_others_send_copies() {
+    let (hosts, levels, rounds) = (11, &[4, 3][..], 40);
+    let expected = expected_of(hosts, levels, rounds);
+    let members = members_of(hosts, levels, identity(false));
+    let all = Arc::new(Barrier::new(members.len()));
+    let sums = on_all(members, move |host, mut member| {
+        let subscribed = member.subscribe();
+        assert!(subscribed.contains(0) && !subscribed.contains(1), "{subscribed:?}");
+        member.multicast_at(subscribed);
+        all.wait();
+        let reach = member.find_reach(WATCHDOG);
+        assert!(reach.by_copies && reach.by_multicast.contains(0));
+        all.wait();
+        let sums = rounds_of_doubles(&mut member, host, levels, rounds);
+        assert_eq!(member.multicasts_at(), subscribed);
+        sums
+    });
+    assert!(sums == expected);
+}
+
 /// As behind a switch that has forgotten who subscribes. The members ask over links; after a while all that are asked send copies.
 #[test]
 fn a_host_that_multicasts_come_to_no_more_gets_copies() {
