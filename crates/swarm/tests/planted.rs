@@ -19,7 +19,7 @@ const CLEAN: u64 = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Planted {
     InMachines(Bug),
-    /// Whoever reads an exact sum loses the carries between its digits.
+    /// Readers of an exact sum lose the carries between its digits.
     LostCarry,
 }
 
