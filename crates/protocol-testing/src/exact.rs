@@ -7,7 +7,7 @@ use half::{bf16, f16};
 use tributary_exact::{Accumulator, Element, Format, Layout, Span};
 use tributary_wire::Datatype;
 
-use crate::values::Contribution;
+use crate::contribution::Contribution;
 
 /// The types of floats whose exact sums are drawn.
 pub(crate) const FORMATS: [Datatype; 4] =

@@ -17,6 +17,7 @@ pub mod frames;
 pub mod values;
 pub mod workload;
 
+mod contribution;
 mod edges;
 mod exact;
 mod memory;

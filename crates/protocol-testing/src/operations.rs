@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use tributary_protocol::endpoint::{Body, Endpoint, StartError, Transmit};
 use tributary_wire::{EndpointId, OperationNumber};
 
-use crate::values::Contribution;
+use crate::contribution::Contribution;
 use crate::workload::OperationPlan;
 
 /// The operations that one member has under way, in the order in which it started them.

@@ -7,8 +7,8 @@ use tributary_protocol::endpoint::OperationSpec;
 use tributary_wire::frame::Target;
 use tributary_wire::{Datatype, EndpointId, Operator};
 
+use crate::contribution::Contribution;
 use crate::exact;
-use crate::values::Contribution;
 
 /// One collective operation, as all members mean it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

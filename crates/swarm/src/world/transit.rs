@@ -1,12 +1,14 @@
 //! Frames on their way over links, and the end of links.
 
+use std::ops::Range;
+
 use rand::RngExt;
 use tributary_protocol::Carrier;
 use tributary_wire::frame::Header;
 
 use super::{Incoming, World};
 use crate::agenda::{End, Item};
-use crate::fault_record::{MEMBER_LOST, NODE_LOST};
+use crate::fault_record::{Key, MEMBER_LOST, NODE_LOST};
 use crate::link::{Holder, Parcel};
 use crate::timeouts::JOIN_TIMEOUT_NS;
 use crate::verdict::Violation;
@@ -51,6 +53,7 @@ impl World<'_> {
     /// The processes at the link have cause, from `at` on, to fail its group.
     pub(crate) fn blame_link(&mut self, link: u32, at: u64) {
         let entry = &self.links[link as usize];
+        let is_node = matches!(entry.holder(End::Lower), Holder::Node { .. });
         let cause = match entry.holder(End::Lower) {
             Holder::Node { .. } => NODE_LOST,
             Holder::Member(_) | Holder::Stranger => MEMBER_LOST,
@@ -60,10 +63,21 @@ impl World<'_> {
             // an aggregator, that aggregator reports the failure to the manager first.
             let at = if entry.has_joined { at } else { at.max(self.now + JOIN_TIMEOUT_NS) };
             let (key, below, has_joined) = (edge.group, edge.below.clone(), entry.has_joined);
+            // A parent takes the end of a child's link for the end of its leave, if it has left. The child, which was still to hear that all
+            // have left, fails, and only the manager can tell the others.
+            let has_left = is_node && self.have_said_leave(key, &below);
             let entry = self.fault_record.entry(key);
             entry.blame(at, cause, below);
-            entry.may_withdraw |= !has_joined;
+            entry.may_withdraw |= !has_joined || has_left;
         }
+    }
+
+    fn have_said_leave(&self, key: Key, members: &Range<u32>) -> bool {
+        let run = self.runs.iter().rfind(|run| run.key == key);
+        let all = run.map_or(&[][..], |run| &run.members);
+        let mut below =
+            all.iter().filter(|member| members.contains(&self.members[**member as usize].number));
+        below.all(|member| self.members[*member as usize].has_said_leave)
     }
 
     /// The next parcel of a link arrives.
