@@ -52,7 +52,7 @@ fn software_nodes_have_places_in_a_fabric_from_a_file() {
     let through = |how: &str| rows.iter().filter(|row| row.contains(how)).count();
     assert_eq!((through("hosts alone, 1 leader"), through("tree")), (2, 12), "{rows:#?}");
     // Of all divisions into levels the fastest alone, for vectors of one datagram.
-    assert_eq!(through("replicated groups of 11\",8,"), 1, "{rows:#?}");
+    assert_eq!(through("replicated groups of 4x3\",8,"), 1, "{rows:#?}");
     assert_eq!((through("replicated"), through("longer than a datagram")), (2, 1), "{rows:#?}");
 }
 

@@ -10,7 +10,7 @@ use crate::node::FrameError;
 use crate::node::outputs::Outputs;
 use crate::node::planted_hooks;
 use crate::node::port::PortId;
-use crate::payloads::Payloads;
+use crate::payloads::{Payloads, Place};
 use crate::{Carrier, Time};
 
 /// A result from the parent.
@@ -204,15 +204,26 @@ impl Group {
         let header = self.header_to_child(child, kind.downward(part));
         match newest_attempt.carrier {
             Carrier::Datagram | Carrier::Multicast => out.transmit_datagram(port, header, body),
-            Carrier::Link if out.transmit(port, header, body) => {}
-            Carrier::Link => {
-                self.forget_overtaken(out, port);
-                if !out.transmit(port, header, body) {
-                    return Err(FrameError::NotReading);
-                }
-            }
+            Carrier::Link if self.transmit_to_child(out, port, header, body) => {}
+            Carrier::Link => return Err(FrameError::NotReading),
         }
         Ok(())
+    }
+
+    /// Queues a frame for a child's link, in place of results that nobody needs if there is no room. `false` if the child reads nothing.
+    #[must_use]
+    pub(super) fn transmit_to_child(
+        &self,
+        out: &mut Outputs,
+        port: PortId,
+        header: Header,
+        body: Option<Place>,
+    ) -> bool {
+        if out.transmit(port, header, body) {
+            return true;
+        }
+        self.forget_overtaken(out, port);
+        out.transmit(port, header, body)
     }
 
     /// Whether a child gets no copy of a result, because it is subscribed and repeats lost

@@ -127,7 +127,8 @@ impl Group {
         let message = Message::StreamGrant(stream.operation());
         for (index, child) in self.children.iter().enumerate() {
             let header = self.header_to_child(ChildIndex(index as u16), message);
-            let is_queued = child.port.is_some_and(|port| out.transmit(port, header, None));
+            let is_queued =
+                child.port.is_some_and(|port| self.transmit_to_child(out, port, header, None));
             if !is_queued {
                 return Err(child.abort(AbortReason::MemberLost));
             }
