@@ -7,7 +7,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
@@ -19,6 +19,10 @@ use crate::arguments::seconds;
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
 static POOL: Pool = Pool { state: Mutex::new(State::new()), changed: Condvar::new() };
+
+/// Held for reading by threads that attach to the interpreter. To attach, a thread takes a lock of the interpreter's, though another has
+/// the interpreter; and Python 3.11 waits for that lock in the child of a fork, in which the thread is not there to let go of it.
+static ATTACHING: RwLock<()> = RwLock::new(());
 
 struct Pool {
     state: Mutex<State>,
@@ -58,15 +62,20 @@ pub(crate) fn call_soon(callbacks: impl IntoIterator<Item = Py<PyAny>>) {
 }
 
 thread_local! {
-    /// The pool, locked while this thread forks. Another thread that held the lock at that moment would not be there to
-    /// let go of it in the child.
-    static LOCKED_FOR_FORK: RefCell<Option<MutexGuard<'static, State>>> = const { RefCell::new(None) };
+    /// What is locked while this thread forks. Another thread that held a lock at that moment would not be there to let go of it
+    /// in the child.
+    static LOCKED_FOR_FORK: RefCell<Option<LockedForFork>> = const { RefCell::new(None) };
 }
 
-/// Before Python forks. No holder of the lock needs the interpreter.
+type LockedForFork = (RwLockWriteGuard<'static, ()>, MutexGuard<'static, State>);
+
+/// Before Python forks. Threads that attach wait for the interpreter; no holder of the pool does.
 #[pyfunction]
-fn lock_for_fork() {
-    LOCKED_FOR_FORK.set(Some(POOL.lock()));
+fn lock_for_fork(py: Python<'_>) {
+    py.detach(|| {
+        let attaching = ATTACHING.write().unwrap_or_else(PoisonError::into_inner);
+        LOCKED_FOR_FORK.set(Some((attaching, POOL.lock())));
+    });
 }
 
 /// After the fork, in the parent and in the child.
@@ -127,7 +136,9 @@ fn run_all() {
 
 fn run(callback: Py<PyAny>) {
     let mut callback = Some(callback);
+    let attaching = ATTACHING.read().unwrap_or_else(PoisonError::into_inner);
     let called = Python::try_attach(|py| {
+        drop(attaching);
         if let Some(callback) = callback.take() {
             call(py, &callback);
         }
