@@ -1,5 +1,6 @@
 //! What carries the contributions of a level from host to host, and what it costs.
 
+use crate::plan::Plan;
 use crate::prices::Prices;
 
 /// The most members of a replicated group. Each takes a datagram of every other, of two operations at most: what a socket's buffer
@@ -59,14 +60,14 @@ impl Carrier {
         }
     }
 
-    /// A core's time to send and to receive so many datagrams beside those of a level that a schedule has.
-    pub(crate) fn spare_ns(&self, (sent, received): (f64, f64)) -> f64 {
-        match self {
-            Self::Links => 0.0,
-            Self::Copies(datagrams) | Self::Multicast(datagrams) => {
-                sent * datagrams.further_send_ns + received * datagrams.each_receive_ns
-            }
-        }
+    /// A core's time for the datagrams of a plan's groups that its schedule does without. Links carry the schedule alone.
+    pub(crate) fn spare_ns(&self, plan: &Plan) -> f64 {
+        let (Self::Copies(datagrams) | Self::Multicast(datagrams)) = self else { return 0.0 };
+        let of_level = |level| {
+            let (sent, received) = plan.spare_datagrams(level);
+            sent * datagrams.further_send_ns + received * datagrams.each_receive_ns
+        };
+        (0..plan.levels()).map(of_level).sum()
     }
 
     /// A core's time to receive a message, the first one of a round or a further one.

@@ -83,9 +83,7 @@ impl Prices {
         let ranks: Vec<Rank> = ranks.collect::<Result<_, _>>().ok()?;
         let times_ns = Walk { prices: self, carrier, ranks, one_for_all }.times_ns();
         let mean_ns = times_ns.iter().sum::<f64>() / times_ns.len() as f64;
-        let stand_ins_ns: f64 =
-            (0..plan.levels()).map(|level| carrier.spare_ns(plan.spare_datagrams(level))).sum();
-        Some(mean_ns + stand_ins_ns)
+        Some(mean_ns + carrier.spare_ns(plan))
     }
 
     /// What an operation takes through a tree of aggregators, whose root gets vectors of `len_bytes` and sends them to
