@@ -26,8 +26,10 @@ from test import Failure, Tests, bounded, compile_program, parse_arguments, worl
 
 HOSTS = 4
 SAMPLE = "256"
-# Slurm's pmi2 takes no request as long as MPICH's over UCX, from 8 hosts on, of programs with threads: plain MPICH does not start.
+# Slurm's pmi2 takes no request as long as MPICH's over UCX, from 8 hosts on, of programs with threads, and of others where UCX
+# finds more devices: plain MPICH does not start.
 SHORT_ADDRESSES = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
+BY_PMI2 = "srun --mpi=pmi2"
 TOOLS = ("sshd", "ssh-keygen", "slurmctld", "slurmd", "srun")
 # Debian has daemons where a user's shell does not look.
 TOOLS_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -183,7 +185,7 @@ def launchers(cluster, arguments):
     srun = lambda plugin: lambda ranks, _: ["srun", f"--mpi={plugin}", f"-N{len(cluster.hosts)}", f"-n{ranks}"]
     salloc = ["salloc", "-Q", f"-N{len(cluster.hosts)}"]
     by_slurm = {
-        "srun --mpi=pmi2": ("mpich", srun("pmi2")),
+        BY_PMI2: ("mpich", srun("pmi2")),
         "srun --mpi=pmix": ("openmpi", srun("pmix")),
         "Open MPI 5 in salloc": ("openmpi", lambda ranks, _: [
             *salloc, openmpi, "--map-by", "node", "-n", ranks]),
@@ -205,10 +207,12 @@ BESIDE = {
 }
 
 
-def check_job(cluster, launcher, program, beside, arguments):
+def check_job(cluster, title, launcher, program, beside, arguments):
     """Results are right, all hosts take part, and operations go between them over links, or through a tree."""
     cluster.await_idle()
     environment, options, path = BESIDE[beside](cluster)
+    if title == BY_PMI2:
+        environment = {**SHORT_ADDRESSES, **environment}
     ranks = len(cluster.hosts)
     report = cluster.folder / "report.json"
     report.unlink(missing_ok=True)
@@ -352,7 +356,7 @@ def main():
             by_ssh, by_slurm = launchers(cluster, arguments)
             for title, (mpi, launcher) in {**by_ssh, **by_slurm}.items():
                 for beside in BESIDE:
-                    tests.run(f"{title:21} {beside:16}", lambda _, it=(launcher, programs[mpi], beside):
+                    tests.run(f"{title:21} {beside:16}", lambda _, it=(title, launcher, programs[mpi], beside):
                               check_job(cluster, *it, arguments), lab.name)
             for title, (mpi, launcher) in by_ssh.items():
                 tests.run(f"{title:21} from elsewhere  ", lambda _, it=(launcher, programs[mpi]):
