@@ -39,8 +39,9 @@ SSHD_FOLDER = pathlib.Path("/run/sshd")
 CLEAN = {"HOME": "/root", "USER": "root", "PATH": "/usr/local/bin:/usr/bin:/bin"}
 # Open MPI does not start as root unless it is told twice; its two launchers have names of their own for that.
 AS_ROOT = {f"{name}_ALLOW_RUN_AS_ROOT{confirm}": "1" for name in ("OMPI", "PRTE") for confirm in ("", "_CONFIRM")}
-# Names of the processes that start a job's ranks.
-LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "srun")
+# Names of the processes that start a job's ranks. Slurm's salloc, in which some of them run, is killed with them: if its job is
+# cancelled as its command ends, it may turn in a loop for ever, without a child (seen with Slurm 22.05, once in some 15 times).
+LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "srun", "salloc")
 # In the trace of an Open MPI 5 that crashes in its own MPI_Init, with or without the library: a message of a rank that is
 # through with it comes before this one has set up the world's communicator (open-mpi/ompi#12495). Seen with srun on busy cores.
 OWN_CRASH = ("mca_pml_ob1_recv_frag_callback_match", "ompi_mpi_init")
