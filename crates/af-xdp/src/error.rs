@@ -1,15 +1,19 @@
 //! Why datagrams can't bypass the network stack.
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use tributary_ebpf::causes;
 
-/// Why a port's datagrams can't come by AF_XDP.
+/// What a way past the network stack needs.
+pub(crate) const PORTS_NEED: &str = "AF_XDP needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF";
+pub(crate) const DELIVERIES_NEED: &str = "a ring needs CAP_NET_ADMIN and CAP_BPF";
+
+/// Why a port's datagrams can't come past the network stack.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There was no clang when this library was built.
-    #[error("AF_XDP was not built: no clang")]
+    #[error("the programs for the kernel were not built: no clang")]
     NotBuilt,
     /// The address is not this host's.
     #[error("no network interface has the address {0}")]
@@ -23,12 +27,12 @@ pub enum OpenError {
         problem: io::Error,
     },
     /// This process may not.
-    #[error(
-        "interface {interface}: not permitted; AF_XDP needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF"
-    )]
+    #[error("interface {interface}: not permitted; {needs}")]
     NotPermitted {
         /// The interface.
         interface: String,
+        /// Which way needs which capabilities.
+        needs: &'static str,
     },
     /// Another program or socket has the interface.
     #[error("interface {interface}: another process has it for XDP")]
@@ -44,20 +48,35 @@ pub enum OpenError {
         /// What it says.
         problem: String,
     },
-    /// More ports than the table holds.
+    /// More ports than the table holds, or more rings than there are.
     #[error("interface {interface}: no room for one more port")]
     Full {
         /// The interface.
         interface: String,
     },
+    /// What goes to an address is to show something else already.
+    #[error("interface {interface}: {target} is another receiver's")]
+    Claimed {
+        /// The interface.
+        interface: String,
+        /// The address.
+        target: SocketAddrV4,
+    },
+    /// The program knows IPv4 alone.
+    #[error("a ring takes no datagrams over IPv6")]
+    Version6,
 }
 
 impl OpenError {
-    /// What an error at an interface means.
-    pub(crate) fn at(interface: &str, error: &(dyn std::error::Error + 'static)) -> Self {
+    /// What an error at an interface means for a way that needs this.
+    pub(crate) fn at(
+        interface: &str,
+        needs: &'static str,
+        error: &(dyn std::error::Error + 'static),
+    ) -> Self {
         let interface = interface.to_owned();
         match os_error(error).map(io::Error::kind) {
-            Some(io::ErrorKind::PermissionDenied) => Self::NotPermitted { interface },
+            Some(io::ErrorKind::PermissionDenied) => Self::NotPermitted { interface, needs },
             Some(io::ErrorKind::ResourceBusy | io::ErrorKind::AlreadyExists) => {
                 Self::InUse { interface }
             }
@@ -90,7 +109,7 @@ mod tests {
     fn errors_say_what_to_do() {
         let said = |errno| {
             let call = Call(io::Error::from_raw_os_error(errno));
-            OpenError::at("eth0", &call).to_string()
+            OpenError::at("eth0", PORTS_NEED, &call).to_string()
         };
         let busy = "interface eth0: another process has it for XDP";
         assert_eq!(said(16), busy, "EBUSY");

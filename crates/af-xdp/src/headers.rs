@@ -41,21 +41,31 @@ pub(crate) fn target(packet: &[u8]) -> Option<SocketAddrV4> {
 }
 
 /// Reads a packet. None if it is no datagram, or a damaged one.
+pub(crate) fn read(packet: &[u8]) -> Option<Arrived<'_>> {
+    let (ethernet, behind) = packet.split_first_chunk::<ETHERNET_BYTES>()?;
+    if ethernet[12..] != IPV4 {
+        return None;
+    }
+    let (source, payload) = read_from_ip(behind)?;
+    let mut route_back = Route::default();
+    route_back[..6].copy_from_slice(&ethernet[6..12]);
+    route_back[6..].copy_from_slice(&ethernet[..6]);
+    Some(Arrived { source, route_back, payload })
+}
+
+/// Reads a packet from its header of IPv4 on: its source, and what it carries. None if it is no datagram, or a damaged one.
 ///
 /// A checksum may be left out, as UDP over IPv4 allows. It may also be left to a network card that there is
 /// not, where a packet has crossed no wire: then it covers addresses and length only.
-pub(crate) fn read(packet: &[u8]) -> Option<Arrived<'_>> {
-    let (headers, _) = packet.split_first_chunk::<HEADERS_BYTES>()?;
-    let ip = &headers[IP];
-    let udp = &headers[UDP_START..];
+pub(crate) fn read_from_ip(packet: &[u8]) -> Option<(SocketAddrV4, &[u8])> {
+    let (headers, _) = packet.split_first_chunk::<{ IP_BYTES + UDP_BYTES }>()?;
+    let (ip, udp) = headers.split_at(IP_BYTES);
     let number = |bytes: &[u8], at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
-    let is_datagram = headers[12..14] == IPV4
-        && ip[0] == VERSION_AND_LENGTH
-        && ip[9] == UDP
-        && matches!(ip[6..8], [0 | 0x40, 0]);
+    let is_datagram =
+        ip[0] == VERSION_AND_LENGTH && ip[9] == UDP && matches!(ip[6..8], [0 | 0x40, 0]);
     let datagram_bytes = usize::from(number(udp, 4));
     // What is behind it is Ethernet's padding.
-    let datagram = packet.get(UDP_START..UDP_START + datagram_bytes)?;
+    let datagram = packet.get(IP_BYTES..IP_BYTES + datagram_bytes)?;
     if !is_datagram
         || datagram_bytes < UDP_BYTES
         || usize::from(number(ip, 2)) != IP_BYTES + datagram_bytes
@@ -67,18 +77,8 @@ pub(crate) fn read(packet: &[u8]) -> Option<Arrived<'_>> {
     let is_right = written == 0
         || csum::fold_checksum(csum::partial(datagram, pseudo)) == 0
         || written == !csum::fold_checksum(pseudo);
-    if !is_right {
-        return None;
-    }
     let address = |at: usize| Ipv4Addr::new(ip[at], ip[at + 1], ip[at + 2], ip[at + 3]);
-    let mut route_back = Route::default();
-    route_back[..6].copy_from_slice(&headers[6..12]);
-    route_back[6..].copy_from_slice(&headers[..6]);
-    Some(Arrived {
-        source: SocketAddrV4::new(address(12), number(udp, 0)),
-        route_back,
-        payload: &datagram[UDP_BYTES..],
-    })
+    is_right.then(|| (SocketAddrV4::new(address(12), number(udp, 0)), &datagram[UDP_BYTES..]))
 }
 
 /// The headers of a datagram, checksums included.

@@ -1,7 +1,7 @@
 //! A network interface as one process has it: its queues, and the ports that share them.
 
 use std::collections::VecDeque;
-use std::fs;
+use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::BorrowedFd;
@@ -15,7 +15,7 @@ use xdp::slab::{HeapSlab, Slab};
 
 use crate::Mode;
 use crate::doorbell::Doorbell;
-use crate::error::OpenError;
+use crate::error::{OpenError, PORTS_NEED};
 use crate::headers::{self, Arrived, Route};
 use crate::queue::{Queue, Share};
 use crate::steering::{QUEUES_MAX, Steering};
@@ -74,7 +74,8 @@ impl Interface {
     pub(crate) fn with_address(address: Ipv4Addr, mode: Mode) -> Result<Arc<Self>, OpenError> {
         static OPEN: Mutex<Vec<Arc<Interface>>> = Mutex::new(Vec::new());
         let (name, index) = find(address)?;
-        let key = Key { namespace: network_namespace()?, index, mode };
+        // The sockets that are opened keep it.
+        let key = Key { namespace: Namespace::open()?.number, index, mode };
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = open.iter().find(|it| it.key == key) {
             return Ok(Arc::clone(known));
@@ -93,7 +94,7 @@ impl Interface {
         let mut queues = Vec::new();
         for number in 0..count {
             let queue = Queue::open(index, number, Share::of(number, count), mode)
-                .map_err(|error| OpenError::at(&name, &*error))?;
+                .map_err(|error| OpenError::at(&name, PORTS_NEED, &*error))?;
             steering.give(&name, number, &queue.raw_fd())?;
             queues.push(queue);
         }
@@ -242,7 +243,7 @@ impl Shared {
 }
 
 /// The name and the index of the interface that has an address.
-fn find(address: Ipv4Addr) -> Result<(String, u32), OpenError> {
+pub(crate) fn find(address: Ipv4Addr) -> Result<(String, u32), OpenError> {
     let has_address =
         |it: &if_addrs::Interface| matches!(&it.addr, IfAddr::V4(v4) if v4.ip == address);
     let all = get_if_addrs().map_err(host("the network interfaces"))?;
@@ -251,13 +252,21 @@ fn find(address: Ipv4Addr) -> Result<(String, u32), OpenError> {
     Ok((found.name, index))
 }
 
-/// The number of this thread's network namespace.
-fn network_namespace() -> Result<u64, OpenError> {
-    fs::metadata("/proc/thread-self/ns/net")
-        .map(|it| it.ino())
-        .map_err(host("the network namespace"))
+/// This thread's network namespace, which no other gets the number of as long as this is open.
+pub(crate) struct Namespace {
+    pub(crate) number: u64,
+    _file: File,
 }
 
-fn host(what: &'static str) -> impl Fn(io::Error) -> OpenError {
+impl Namespace {
+    pub(crate) fn open() -> Result<Self, OpenError> {
+        let asked = File::open("/proc/thread-self/ns/net");
+        asked
+            .and_then(|file| Ok(Self { number: file.metadata()?.ino(), _file: file }))
+            .map_err(host("the network namespace"))
+    }
+}
+
+pub(crate) fn host(what: &'static str) -> impl Fn(io::Error) -> OpenError {
     move |problem| OpenError::Host { what, problem }
 }

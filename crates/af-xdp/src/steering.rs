@@ -3,11 +3,12 @@
 use std::net::SocketAddrV4;
 use std::os::fd::AsRawFd;
 
+use aya::Ebpf;
 use aya::maps::{HashMap, MapData, XskMap};
 use aya::programs::{Xdp, XdpMode};
-use aya::{Ebpf, Pod};
 
-use crate::error::OpenError;
+use crate::error::{OpenError, PORTS_NEED};
+use crate::target::Target;
 use crate::{IS_BUILT, Mode};
 
 /// As in the program.
@@ -29,29 +30,6 @@ const fn object() -> &'static [u8] {
     aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.o"))
 }
 
-/// Where a datagram goes to, in the packet's order of bytes. As in the program.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Target {
-    address: [u8; 4],
-    port: [u8; 2],
-    reserved: [u8; 2],
-}
-
-// SAFETY: bytes without padding, and any values are valid.
-#[allow(unsafe_code, reason = "the trait is unsafe to implement")]
-unsafe impl Pod for Target {}
-
-impl From<SocketAddrV4> for Target {
-    fn from(address: SocketAddrV4) -> Self {
-        Self {
-            address: address.ip().octets(),
-            port: address.port().to_be_bytes(),
-            reserved: [0; 2],
-        }
-    }
-}
-
 /// The program, attached. It is detached when the process ends, however that ends: its link is a file descriptor, and
 /// nothing pins it.
 pub(crate) struct Steering {
@@ -66,7 +44,8 @@ impl Steering {
         if !IS_BUILT {
             return Err(OpenError::NotBuilt);
         }
-        let mut program = Ebpf::load(OBJECT).map_err(|error| OpenError::at(interface, &error))?;
+        let mut program =
+            Ebpf::load(OBJECT).map_err(|error| OpenError::at(interface, PORTS_NEED, &error))?;
         let mut map = |name| program.take_map(name).expect("the object has this map");
         let ports = HashMap::try_from(map("PORTS")).expect("ports are a hash");
         let sockets = XskMap::try_from(map("SOCKETS")).expect("sockets are AF_XDP's");
@@ -82,7 +61,7 @@ impl Steering {
         steer
             .load()
             .and_then(|()| steer.attach(interface, mode))
-            .map_err(|error| OpenError::at(interface, &error))?;
+            .map_err(|error| OpenError::at(interface, PORTS_NEED, &error))?;
         Ok(Self { ports, sockets, _program: program })
     }
 
@@ -95,7 +74,7 @@ impl Steering {
     ) -> Result<(), OpenError> {
         self.sockets
             .set(queue, socket.as_raw_fd(), 0)
-            .map_err(|error| OpenError::at(interface, &error))
+            .map_err(|error| OpenError::at(interface, PORTS_NEED, &error))
     }
 
     /// Steers what goes to an address. False if the table is full.
