@@ -1,12 +1,12 @@
 //! An allreduce of doubles over a replicated group's datagrams beside the exchange over links, in the same plan's order.
 //!
-//! `cargo bench -p tributary-inter-host --bench replicated [-- [--quick] [--levels 4x2] [--only links|datagrams]]`
+//! `cargo bench -p tributary-inter-host --bench replicated [-- [--quick] [--levels 4x2] [--only links|datagrams] [--ring tc|xdp]]`
 //!
 //! Members are threads of one process on loopback, and share the cores of the machine; the first line says how many there
 //! are. Blocks of operations of both methods alternate. A line gives the medians of blocks at member 0, the median of the
 //! ratios of neighbouring blocks, and what an operation takes at a member: system calls that send and receive datagrams,
 //! frames over links, and times that its thread slept. `--only` runs one method, for a tracer of system
-//! calls.
+//! calls. With `--ring` a program at loopback puts datagrams into rings, at traffic control or by XDP, which needs root.
 //!
 //! What is to be expected of k members in one group, per operation and member: links take k-1 system calls to send and at
 //! least as many to receive, datagrams one and at least one.
@@ -25,6 +25,7 @@ use tributary_inter_host::{
     DirectLinks, Identity, InterHost, InterHostOperation, Listener, kernel,
 };
 use tributary_shm_collectives::{Blocks, Policy, Waiter};
+use tributary_transport::udp::Hook;
 use tributary_wire::{Datatype, Operator};
 
 const SLEEP_MAX: Duration = Duration::from_millis(20);
@@ -48,6 +49,7 @@ struct Runs {
     operations: usize,
     with_links: bool,
     with_datagrams: bool,
+    ring: Option<Hook>,
 }
 
 /// What one member has measured: times of an operation by block, and counts of all.
@@ -66,6 +68,11 @@ fn main() {
     let value =
         |flag: &str| arguments.iter().skip_while(|it| *it != flag).nth(1).map(String::as_str);
     let (only, named) = (value("--only"), value("--levels"));
+    let ring = value("--ring").map(|hook| match hook {
+        "tc" => Hook::TrafficControl,
+        "xdp" => Hook::Generic,
+        other => panic!("--ring is tc or xdp, not {other}"),
+    });
     let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
     println!("{cores} cores, shared by all members; times in us");
     println!(
@@ -93,6 +100,7 @@ fn main() {
                 operations: 50,
                 with_links: only != Some("datagrams"),
                 with_datagrams: only != Some("links"),
+                ring,
             };
             report(levels, &runs, measure(levels, runs));
         }
@@ -132,7 +140,10 @@ fn median(values: &mut [f64]) -> f64 {
 /// What member 0 measures.
 fn measure(levels: &[u32], runs: Runs) -> Measured {
     let (done, finished) = mpsc::channel();
-    for (me, member) in members(levels).into_iter().enumerate() {
+    for (me, mut member) in members(levels).into_iter().enumerate() {
+        if let Some(hook) = runs.ring {
+            member.datagrams.receive_by_ring(hook).unwrap();
+        }
         let done = done.clone();
         thread::spawn(move || {
             let measured = run(member, me as u32, &runs);

@@ -251,6 +251,13 @@ impl Member {
         open.min().filter(|at_ns| *at_ns != u64::MAX)
     }
 
+    /// How many contributions to operations that this member has begun are not here yet.
+    #[must_use]
+    pub fn lacking(&self) -> u32 {
+        let lacking = |number| self.others() & !self.operations[self.place(number)].present;
+        (self.over..self.next).map(|number| lacking(number).count_ones()).sum()
+    }
+
     /// What a member called, as far as this one knows and remembers it.
     #[must_use]
     pub fn call(&self, operation: u64, member: u8) -> Option<Call> {

@@ -4,8 +4,8 @@
 //! one. The users of this module handle that. It owns the socket and two ways to make many
 //! datagrams cheap: several per system call (`sendmmsg`, `recvmmsg`), and, where the kernel
 //! supports it, several of one length to one receiver as a *train* that crosses the kernel once
-//! (UDP segmentation and receive offload). It can be given a port of AF_XDP: then frames of one packet go
-//! past the network stack.
+//! (UDP segmentation and receive offload). It can be given a port of AF_XDP or a ring: then frames of one
+//! packet come past the network stack.
 
 mod bypass;
 mod filter;
@@ -16,7 +16,8 @@ mod socket;
 mod sys;
 mod unqueued;
 
-pub use tributary_af_xdp::{Mode, OpenError, Port};
+pub use tributary_af_xdp::IS_BUILT as CAN_BYPASS;
+pub use tributary_af_xdp::{Admission, Delivery, Hook, Mode, OpenError, Port};
 
 pub use filter::FILTERED_CAPABILITIES_MAX;
 pub use socket::{

@@ -6,13 +6,13 @@ use std::net::{IpAddr, SocketAddr};
 use arrayvec::ArrayVec;
 use tributary_replicated::MEMBERS_MAX;
 use tributary_settings::Ports;
-use tributary_transport::udp::DatagramStats;
+use tributary_transport::udp::{Admission, DatagramStats, Delivery, Hook, OpenError};
 use tributary_transport::{
-    AuthenticationKey, Datagram, DatagramSocket, ListenError, Sent, Unqueued,
+    Armed, AuthenticationKey, Datagram, DatagramSocket, ListenError, Sent, Unqueued,
 };
 use tributary_wire::ChildIndex;
 use tributary_wire::frame::{
-    Contribution, Edge, HEADER_BYTES, Header, Message, Part, RepeatedHead,
+    CAPABILITY_OFFSET, Contribution, Edge, HEADER_BYTES, Header, Message, Part, RepeatedHead,
 };
 
 use super::multicast::Subscription;
@@ -88,6 +88,8 @@ pub(super) struct Datagrams {
     /// A contribution and what it repeats, one behind the other.
     payload: Vec<u8>,
     refused: u64,
+    /// Datagrams to all addresses come by one ring, and rarely by their sockets.
+    has_ring: bool,
     #[cfg(test)]
     pub(super) faults: Option<super::tests::faults::Faults>,
 }
@@ -114,6 +116,7 @@ impl Datagrams {
             subscriptions: Vec::new(),
             payload: Vec::new(),
             refused: 0,
+            has_ring: false,
             #[cfg(test)]
             faults: None,
         }
@@ -140,6 +143,45 @@ impl Datagrams {
     pub(super) fn unsubscribe(&mut self, level: usize) {
         if let Some(subscription) = self.subscriptions.get_mut(level) {
             *subscription = None;
+        }
+    }
+
+    /// From now on takes datagrams out of a ring, where the program at `hook` puts them: those to this host, and what the groups
+    /// multicast that it has subscribed to.
+    ///
+    /// # Errors
+    /// If there can be no ring. Datagrams come as before, then.
+    pub(super) fn receive_by_ring(&mut self, hook: Hook) -> Result<(), OpenError> {
+        let own = self.addresses[usize::from(self.edge.child.0)];
+        let multicasts = self.subscriptions.iter().flatten().map(|it| it.address);
+        let mut targets = Vec::new();
+        for target in std::iter::once(own).chain(multicasts) {
+            let SocketAddr::V4(target) = target else { return Err(OpenError::Version6) };
+            targets.push(target);
+        }
+        // Half of the capability: what is delivered is judged by all of it.
+        let [word @ .., _, _, _, _, _, _, _, _] = self.edge.capability.to_bytes();
+        let admission = Admission { offset_bytes: CAPABILITY_OFFSET as u16, word };
+        let mut delivery = Delivery::open(*targets[0].ip(), hook)?;
+        targets.into_iter().try_for_each(|target| delivery.add(target, admission))?;
+        self.socket.receive_by_ring(delivery);
+        for subscription in self.subscriptions.iter_mut().flatten() {
+            subscription.socket.expect_little();
+        }
+        self.has_ring = true;
+        Ok(())
+    }
+
+    /// Gets ready for a sleep until so many datagrams have come, where they come by a ring, or one has. False if there is one.
+    pub(super) fn arm(&mut self, lacking: u32) -> bool {
+        self.socket.arm_for(lacking) == Armed::Asleep
+    }
+
+    /// Ends what [`Datagrams::arm`] began.
+    pub(super) fn disarm(&mut self) {
+        self.socket.disarm(true);
+        for subscription in self.subscriptions.iter_mut().flatten() {
+            subscription.socket.disarm(true);
         }
     }
 
@@ -300,8 +342,8 @@ impl Datagrams {
             let Ok(Some(datagram)) = socket.receive() else { return };
             match sender(&self.identity, self.edge, &self.addresses, &self.keys, &datagram) {
                 Some((host, message)) => take(host, message, datagram.frame.payload),
-                // Loopback brings a host its own multicasts.
-                None if level.is_some() && datagram.source == own => {}
+                // Loopback brings a host its own multicasts, which a ring does not tell from others.
+                None if (level.is_some() || self.has_ring) && datagram.source == own => {}
                 None => self.refused += 1,
             }
         }
@@ -325,10 +367,12 @@ impl Datagrams {
         self.socket.address()
     }
 
-    /// Where contributions to a level come in.
+    /// Where contributions to a level come in. With a ring, the datagram that ends a sleep may be another level's.
     pub(super) fn sockets_of(&self, level: Option<usize>) -> impl Iterator<Item = &DatagramSocket> {
-        let subscription = level.and_then(|level| self.subscription(level));
-        std::iter::once(&self.socket).chain(subscription.map(|it| &it.socket))
+        let all = if self.has_ring { &self.subscriptions[..] } else { &[] };
+        let only = level.filter(|_| !self.has_ring).and_then(|level| self.subscription(level));
+        let subscriptions = all.iter().flatten().chain(only);
+        std::iter::once(&self.socket).chain(subscriptions.map(|it| &it.socket))
     }
 
     /// Where anything comes in.

@@ -211,6 +211,11 @@ impl Group {
         self.machine.next_timer_ns()
     }
 
+    /// How many contributions of other members the operation under way lacks.
+    pub(super) fn lacking(&self) -> u32 {
+        self.machine.lacking()
+    }
+
     /// What a member called in an operation.
     pub(super) fn call(&self, operation: u64, member: u8) -> Option<Call> {
         self.machine.call(operation, member)

@@ -11,7 +11,7 @@ use tributary_algorithms::Collective;
 use tributary_algorithms::plan::Plan;
 use tributary_replicated::Call;
 use tributary_transport::Sent;
-use tributary_transport::udp::DatagramStats;
+use tributary_transport::udp::{DatagramStats, Hook, OpenError};
 use tributary_wire::EndpointId;
 use tributary_wire::frame::{Abort, AbortReason, Disagreement};
 
@@ -249,6 +249,16 @@ impl ReplicatedLevels {
             }
             self.peers.sleep_beside(self.datagrams.sockets(), std::iter::empty(), left);
         }
+    }
+
+    /// From now on takes datagrams out of a ring, which the program at `hook` puts them into before the host's network stack: a poll is
+    /// a look at memory, and a sleep ends once all that is lacking has come. To be called when it is known where to multicast,
+    /// before the first operation.
+    ///
+    /// # Errors
+    /// If there can be no ring here. Datagrams come by sockets, then.
+    pub fn receive_by_ring(&mut self, hook: Hook) -> Result<(), OpenError> {
+        self.datagrams.receive_by_ring(hook)
     }
 
     /// Whether an operation goes this way: others go over links.
@@ -510,11 +520,15 @@ impl InterHost for ReplicatedLevels {
             return;
         }
         let others = self.others.iter().copied().filter(|host| !self.ended[*host as usize]);
-        self.stats.sleeps += 1;
-        let level = self.running.as_ref().map(|running| running.level);
-        if self.peers.sleep_beside(self.datagrams.sockets_of(level), others, time) {
-            self.rounds_to_look = 0;
+        let lacking: u32 = self.groups.iter().map(Group::lacking).sum();
+        if self.datagrams.arm(lacking.max(1)) {
+            self.stats.sleeps += 1;
+            let level = self.running.as_ref().map(|running| running.level);
+            if self.peers.sleep_beside(self.datagrams.sockets_of(level), others, time) {
+                self.rounds_to_look = 0;
+            }
         }
+        self.datagrams.disarm();
     }
 
     fn check(&mut self) {

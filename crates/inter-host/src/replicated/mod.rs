@@ -16,6 +16,9 @@
 //! member lacks it asks for over its link to the other, and gets it there. Links are those of [`direct`](crate::direct): made at the
 //! first operation, authenticated by the same identity, and the only thing that tells that a host is gone. Silence never does.
 //!
+//! Datagrams come through the host's network stack, or out of a ring that a program of the kernel fills before it
+//! ([`ReplicatedLevels::receive_by_ring`]).
+//!
 //! # Which datagrams a host accepts
 //!
 //! A host accepts a datagram that carries the communicator's secret, comes from the address of the host that it names, and, where
@@ -53,6 +56,8 @@ pub use datagrams::Endpoint;
 pub use groups::NoGroups;
 pub use levels::{Members, Reach, ReplicatedLevels, ReplicatedStats};
 pub use multicast::LevelSet;
+
+pub use tributary_transport::udp::Hook;
 
 use tributary_transport::udp::DATAGRAM_PAYLOAD_BYTES_MAX;
 use tributary_wire::frame::{REPEATED_BYTES_MAX, REPEATED_HEAD_BYTES};

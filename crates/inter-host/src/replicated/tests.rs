@@ -7,6 +7,8 @@ mod failures;
 pub(super) mod faults;
 mod losses;
 mod multicasts;
+#[allow(unsafe_code, reason = "network namespaces of threads")]
+mod rings;
 mod strangers;
 
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,9 +1,10 @@
-//! Datagrams past the network stack, beside a socket that gets what still goes through it.
+//! Datagrams past the network stack, beside a socket that gets what still goes through it: those of one peer by AF_XDP, both ways,
+//! or those of all senders by a ring, which answers leave by the socket.
 
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use tributary_af_xdp::{PAYLOAD_BYTES_MAX, Port, Taken};
+use tributary_af_xdp::{Delivery, PAYLOAD_BYTES_MAX, Port, Taken};
 
 use super::queue::Entry;
 
@@ -13,8 +14,116 @@ use super::queue::Entry;
 /// this one, and each through it makes it one.
 const POLLS_PER_SOCKET_MAX: u32 = 16;
 
-/// See the module documentation.
-pub(super) struct Bypass {
+/// The same while frames come by a ring: most of what its socket gets says by itself that it is there, by ending a sleep. Each
+/// poll of the socket that finds nothing doubles the number up to this one, and each frame through it makes it one.
+const RING_POLLS_PER_SOCKET_MAX: u32 = 128;
+
+/// What brings frames past the network stack.
+pub(super) enum Bypass {
+    Port(PortBypass),
+    Ring(RingBypass),
+}
+
+impl Bypass {
+    /// The next datagram, from `peer` if that is given: its length and its source.
+    pub(super) fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        peer: Option<SocketAddr>,
+    ) -> Option<(usize, SocketAddr)> {
+        match self {
+            Self::Port(port) => port.receive(buffer, peer),
+            Self::Ring(ring) => ring.receive(buffer),
+        }
+    }
+
+    /// Whether a poll that found nothing here polls the socket, too.
+    pub(super) fn is_socket_due(&mut self) -> bool {
+        match self {
+            Self::Port(port) => port.is_socket_due(),
+            Self::Ring(ring) => ring.is_socket_due(),
+        }
+    }
+
+    /// The next polls poll the socket, too.
+    pub(super) fn expect_socket(&mut self) {
+        match self {
+            Self::Port(port) => port.expect_socket(),
+            Self::Ring(ring) => ring.expect_socket(),
+        }
+    }
+
+    /// Gets ready for a sleep until so many datagrams have come. False if there is one already.
+    pub(super) fn arm(&mut self, lacking: u32) -> bool {
+        match self {
+            Self::Port(port) => port.port.arm(),
+            Self::Ring(ring) => ring.delivery.as_mut().is_none_or(|it| it.arm(lacking)),
+        }
+    }
+
+    /// Ends what [`Bypass::arm`] began.
+    pub(super) fn disarm(&mut self) {
+        match self {
+            Self::Port(port) => port.port.disarm(),
+            Self::Ring(ring) => ring.delivery.iter_mut().for_each(Delivery::disarm),
+        }
+    }
+
+    /// Readable if something came past the network stack. A ring says so by the socket.
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Port(port) => Some(port.port.as_fd()),
+            Self::Ring(_) => None,
+        }
+    }
+
+    pub(super) fn port(&mut self) -> Option<&mut PortBypass> {
+        match self {
+            Self::Port(port) => Some(port),
+            Self::Ring(_) => None,
+        }
+    }
+
+    pub(super) fn has_unsent(&self) -> bool {
+        matches!(self, Self::Port(port) if port.has_unsent)
+    }
+}
+
+/// A ring beside a socket.
+pub(super) struct RingBypass {
+    /// None where the ring is another socket's.
+    delivery: Option<Delivery>,
+    socket_due_in: u32,
+    polls_per_socket: u32,
+}
+
+impl RingBypass {
+    pub(super) fn new(delivery: Option<Delivery>) -> Self {
+        Self { delivery, socket_due_in: 0, polls_per_socket: 1 }
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, SocketAddr)> {
+        let (len_bytes, source) = self.delivery.as_mut()?.receive(buffer)?;
+        Some((len_bytes, source.into()))
+    }
+
+    fn is_socket_due(&mut self) -> bool {
+        let is_due = self.socket_due_in == 0;
+        if is_due {
+            self.polls_per_socket = (2 * self.polls_per_socket).min(RING_POLLS_PER_SOCKET_MAX);
+            self.socket_due_in = self.polls_per_socket;
+        }
+        self.socket_due_in -= 1;
+        is_due
+    }
+
+    fn expect_socket(&mut self) {
+        (self.polls_per_socket, self.socket_due_in) = (1, 0);
+    }
+}
+
+/// A port of AF_XDP beside a socket with one peer.
+pub(super) struct PortBypass {
     port: Port,
     /// Polls that find nothing until the socket's turn, and from one turn to the next.
     socket_due_in: u32,
@@ -25,13 +134,13 @@ pub(super) struct Bypass {
     has_unsent: bool,
 }
 
-impl Bypass {
+impl PortBypass {
     pub(super) fn new(port: Port) -> Self {
         Self { port, socket_due_in: 0, polls_per_socket: 1, is_avoided: false, has_unsent: false }
     }
 
     /// The next datagram, from `peer` if that is given: its length and its source.
-    pub(super) fn receive(
+    fn receive(
         &mut self,
         buffer: &mut [u8],
         peer: Option<SocketAddr>,
@@ -47,14 +156,14 @@ impl Bypass {
     }
 
     /// Whether a poll that found nothing here polls the socket, too.
-    pub(super) fn is_socket_due(&mut self) -> bool {
+    fn is_socket_due(&mut self) -> bool {
         let is_due = self.socket_due_in == 0;
         self.socket_due_in = if is_due { self.polls_per_socket } else { self.socket_due_in } - 1;
         is_due
     }
 
     /// The next polls poll the socket, too.
-    pub(super) fn expect_socket(&mut self) {
+    fn expect_socket(&mut self) {
         (self.polls_per_socket, self.socket_due_in) = (1, 0);
     }
 
@@ -91,28 +200,8 @@ impl Bypass {
         !self.has_unsent
     }
 
-    pub(super) fn has_unsent(&self) -> bool {
-        self.has_unsent
-    }
-
     /// The datagram received last came from who it says.
     pub(super) fn confirm(&mut self) {
         self.port.confirm();
-    }
-
-    /// As [`Port::arm`].
-    pub(super) fn arm(&mut self) -> bool {
-        self.port.arm()
-    }
-
-    /// As [`Port::disarm`].
-    pub(super) fn disarm(&mut self) {
-        self.port.disarm();
-    }
-}
-
-impl AsFd for Bypass {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.port.as_fd()
     }
 }

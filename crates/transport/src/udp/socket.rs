@@ -16,7 +16,7 @@ use tributary_wire::frame::{
 };
 
 use super::DATAGRAM_PAYLOAD_BYTES_MAX;
-use super::bypass::Bypass;
+use super::bypass::{Bypass, PortBypass, RingBypass};
 use super::filter;
 use super::inbox::{Inbox, RECEIVE_BATCH};
 use super::queue::{Entry, Queue, train};
@@ -66,6 +66,8 @@ pub struct DatagramStats {
     pub sent: u64,
     /// Frames handed out.
     pub received: u64,
+    /// Datagrams that came past the network stack, trains as one.
+    pub past_stack: u64,
     /// System calls that sent.
     pub send_calls: u64,
     /// System calls that received, including those that found nothing.
@@ -187,7 +189,18 @@ impl DatagramSocket {
     /// From now on takes frames past the network stack, at the port that this socket is bound to, and sends them so
     /// once a source was confirmed ([`DatagramSocket::confirm_source`]).
     pub fn bypass_stack(&mut self, port: tributary_af_xdp::Port) {
-        self.bypass = Some(Box::new(Bypass::new(port)));
+        self.bypass = Some(Box::new(Bypass::Port(PortBypass::new(port))));
+    }
+
+    /// From now on takes datagrams out of a ring, too. What the ring does not get comes through the network stack as before, and
+    /// everything is sent through it.
+    pub fn receive_by_ring(&mut self, delivery: tributary_af_xdp::Delivery) {
+        self.bypass = Some(Box::new(Bypass::Ring(RingBypass::new(Some(delivery)))));
+    }
+
+    /// Most of this socket's datagrams come to another one, by a ring: this one is asked for the rest rarely.
+    pub fn expect_little(&mut self) {
+        self.bypass = Some(Box::new(Bypass::Ring(RingBypass::new(None))));
     }
 
     /// Whether it takes frames past the network stack.
@@ -198,26 +211,35 @@ impl DatagramSocket {
 
     /// The frame received last came from who it says: others may go back the way that it came.
     pub fn confirm_source(&mut self) {
-        if let Some(bypass) = &mut self.bypass {
-            bypass.confirm();
+        if let Some(port) = self.port() {
+            port.confirm();
         }
     }
 
     /// What is queued now goes through the network stack: something that went past it was lost.
     pub fn avoid_bypass(&mut self) {
-        if let Some(bypass) = &mut self.bypass {
-            bypass.avoid();
+        if let Some(port) = self.port() {
+            port.avoid();
         }
+    }
+
+    fn port(&mut self) -> Option<&mut PortBypass> {
+        self.bypass.as_mut()?.port()
     }
 
     /// Gets ready for a sleep until this socket or what goes past the network stack is readable.
     pub(crate) fn arm(&mut self) -> Armed {
-        let may_sleep = self.bypass.as_mut().is_none_or(|bypass| bypass.arm());
+        self.arm_for(1)
+    }
+
+    /// Gets ready for a sleep until this socket is readable, as it is when the last of so many datagrams has come by its ring.
+    pub fn arm_for(&mut self, lacking: u32) -> Armed {
+        let may_sleep = self.bypass.as_mut().is_none_or(|bypass| bypass.arm(lacking));
         if may_sleep { Armed::Asleep } else { Armed::Ready }
     }
 
-    /// Ends what [`DatagramSocket::arm`] began. `is_readable`: whether the socket itself is.
-    pub(crate) fn disarm(&mut self, is_readable: bool) {
+    /// Ends what [`DatagramSocket::arm`] or [`DatagramSocket::arm_for`] began. `is_readable`: whether the socket itself may be.
+    pub fn disarm(&mut self, is_readable: bool) {
         if let Some(bypass) = &mut self.bypass {
             bypass.disarm();
             if is_readable {
@@ -228,7 +250,7 @@ impl DatagramSocket {
 
     /// Readable if something came past the network stack.
     pub(crate) fn bypass_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.bypass.as_ref().map(|bypass| bypass.as_fd())
+        self.bypass.as_ref()?.descriptor()
     }
 
     /// The address it receives at, with the port that the system chose.
@@ -344,17 +366,19 @@ impl DatagramSocket {
 
     /// Sends all queued frames past the network stack; how many were taken. None if they are to go through it.
     fn send_past_stack(&mut self) -> Option<usize> {
-        let (Some(bypass), Some(SocketAddr::V4(peer))) = (&mut self.bypass, self.peer) else {
+        let (Some(port), Some(SocketAddr::V4(peer))) =
+            (self.bypass.as_mut().and_then(|it| it.port()), self.peer)
+        else {
             return None;
         };
         let Queue { bytes, entries } = &self.queue;
-        if !bypass.flush() {
+        if !port.flush() {
             return Some(0);
         }
         if entries.is_empty() {
             return None;
         }
-        let count = bypass.send(peer, entries, bytes, self.sends_trains)?;
+        let count = port.send(peer, entries, bytes, self.sends_trains)?;
         self.stats.send_calls += 1;
         self.stats.sent += count as u64;
         Some(count)
@@ -453,6 +477,7 @@ impl DatagramSocket {
             if let Some((len_bytes, source)) = bypass.receive(&mut self.inbox.buffers[0], self.peer)
             {
                 let source = self.inbox.only_source.unwrap_or(source);
+                self.stats.past_stack += 1;
                 self.note_one(len_bytes, source);
                 return Ok(true);
             }
