@@ -31,6 +31,7 @@ METHODS = {
     "tcp-mpich": ("mpich", False, {**MPICH_UCX, **TCP}),
     **{f"{between}-mpich": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": between})
        for between in ("direct", "replicated", "tree")},
+    "ring-mpich": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "replicated", "TRIBUTARY_RECEIVE": "ring"}),
     "multicast-mpich": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "replicated", "TRIBUTARY_MULTICAST": "on"}),
 }
 # What a run without --methods compares.

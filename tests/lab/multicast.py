@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs jobs whose replicated groups multicast on hosts of a lab, and what can happen to multicasts.
+"""Runs jobs whose replicated groups multicast on hosts of a lab, and what can happen to multicasts. Datagrams come by sockets, or
+out of rings that a program of the kernel fills.
 
 Where they come to all hosts of a group they are used. Where they don't, from the start or from some moment on, hosts send
 copies. What strangers send to a group's address neither changes a result nor stops a job.
@@ -14,7 +15,7 @@ import tempfile
 
 import soak
 from kills import eventually
-from nothing_deployed import HOSTS, Marked, job_words, must, run_job
+from nothing_deployed import HOSTS, WITHOUT_CAPABILITIES, Marked, job_words, must, run_job
 from test import Failure, Tests, bounded, compile_program, on, parse_arguments, world_of
 
 LAB = ["--hosts", "4", "--hosts-per-leaf", "4"]
@@ -23,6 +24,9 @@ MPIS = ("openmpi", "mpich")
 GROUPS = {"TRIBUTARY_BETWEEN_HOSTS": "replicated", "TRIBUTARY_GROUPS": "4", "TRIBUTARY_MULTICAST": "on"}
 # Which of the further options a lab has, and what carries operations there.
 CARRIED = {(): "links and multicast datagrams, mixed_radix:4", ("--block-multicast",): "links and datagrams, mixed_radix:4"}
+# Where datagrams come from, and what the report says of it: by XDP behind the driver alone, for a lab's hosts take trains.
+RINGS = {"ring": " in rings", "ring-xdp": " in rings"}
+NO_RINGS = " (no ring at h1: interface eth0: not permitted; a ring needs CAP_NET_ADMIN and CAP_BPF)"
 # A part of the program's combinations.
 SAMPLE = "256"
 DEAF_HOST = "h1"
@@ -158,6 +162,11 @@ def main():
                           copies, "mpich", name, programs["mpich"], arguments, {**GROUPS, "TRIBUTARY_MULTICAST": "auto"})),
                       ("mpich    forgotten", lambda name: check_forgotten("mpich", name, arguments)),
                       ("mpich    flooded", lambda name: check_flooded("mpich", name, arguments))]
+        kind, algorithm = carried.rsplit(",", 1)
+        ways = [*((way, way, [], said) for way, said in RINGS.items()), ("no rings", "ring", WITHOUT_CAPABILITIES, NO_RINGS)]
+        cases += [(f"{mpi:8} {label}", lambda name, mpi=mpi, way=way, confined=confined, said=f"{kind}{said},{algorithm}":
+                   check_carried(said, mpi, name, [*confined, *programs[mpi]], arguments, {**GROUPS, "TRIBUTARY_RECEIVE": way}))
+                  for label, way, confined, said in ways for mpi in MPIS]
         tests.on_lab([*LAB, *options], cases)
     print(f"{tests.failed} failed")
     return 1 if tests.failed else 0

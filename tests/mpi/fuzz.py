@@ -75,6 +75,8 @@ PATHS = (
     Path("replicated4", 4, 4, REPLICATED, "direct"),
     # Of groups of 3 and 2 hosts, in which one stands in for another.
     Path("replicated5", 5, 5, REPLICATED | {"TRIBUTARY_GROUPS": "3x2"}, "direct"),
+    # Datagrams come out of rings in memory, which a program of the kernel fills.
+    Path("ring4", 4, 4, REPLICATED | {"TRIBUTARY_RECEIVE": "ring"}, "direct"),
     Path("streams", 4, 2, {"TRIBUTARY_STREAM_MIN": "4096"}, "in_tree"),
     Path("tcp", 4, 2, {"TRIBUTARY_TRANSPORT": "tcp"}, "in_tree"),
     Path("datagrams", 4, 2, {"TRIBUTARY_TRANSPORT": "tcp", "TRIBUTARY_CHANNEL": "udp"}, "in_tree"),
@@ -92,6 +94,7 @@ PATHS = (
     Path("lossy-direct4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "direct"}, "direct", loses=True),
     Path("lossy-replicated4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "replicated"}, "direct", loses=True),
     Path("lossy-replicated5", 5, 5, {"TRIBUTARY_BETWEEN_HOSTS": "replicated", "TRIBUTARY_GROUPS": "3x2"}, "direct", loses=True),
+    Path("lossy-ring4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "replicated", "TRIBUTARY_RECEIVE": "ring"}, "direct", loses=True),
     # What the library takes on a network without a manager: groups and links.
     Path("lossy-network4", 4, 4, {"TRIBUTARY_NETWORK": "cloud"}, "direct", loses=True, managed=False),
 )

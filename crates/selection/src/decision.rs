@@ -17,7 +17,9 @@ use super::losses::Avoided;
 use super::model::Model;
 use super::predicted;
 use super::table::Table;
-use tributary_settings::{BetweenHosts, Fallback, LEADERS_MAX, MulticastChoice, Settings, Sums};
+use tributary_settings::{
+    BetweenHosts, Fallback, LEADERS_MAX, MulticastChoice, ReceiveChoice, Settings, Sums,
+};
 
 /// What rank 0 decides for all ranks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -45,6 +47,8 @@ pub struct Decision {
     group_radices: Option<Vec<u32>>,
     /// Whether members of those groups multicast where multicasts come to all.
     pub multicasts: bool,
+    /// Where those members take datagrams from.
+    pub receives_from: ReceiveChoice,
     pub(crate) leaders: Option<u32>,
     pub(crate) sub_partitions: Option<u32>,
     /// Shortest vector that is streamed through the tree; none if none is.
@@ -187,6 +191,7 @@ impl Decision {
                 MulticastChoice::Off => false,
                 MulticastChoice::Auto => hosts.network.is_some_and(|it| it != Network::Bridge),
             },
+            receives_from: settings.receive,
             leaders: settings.leaders,
             sub_partitions: settings.sub_partitions,
             stream_min_bytes: settings.stream_min_bytes,

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use tributary_algorithms::network::Network;
 use tributary_tuning::AlgorithmChoice;
 
@@ -236,6 +237,28 @@ pub enum MulticastChoice {
 
 impl Choice for MulticastChoice {
     const NAMED: &[(&str, Self)] = &[("auto", Self::Auto), ("on", Self::On), ("off", Self::Off)];
+}
+
+/// Where a host takes the datagrams of replicated groups from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReceiveChoice {
+    /// Its sockets.
+    Socket,
+    /// A ring that a program at traffic control fills.
+    Ring,
+    /// A ring that a program of XDP behind the driver fills.
+    RingXdp,
+    /// The same in the driver.
+    RingXdpNative,
+}
+
+impl Choice for ReceiveChoice {
+    const NAMED: &[(&str, Self)] = &[
+        ("socket", Self::Socket),
+        ("ring", Self::Ring),
+        ("ring-xdp", Self::RingXdp),
+        ("ring-xdp-native", Self::RingXdpNative),
+    ];
 }
 
 /// A kind of network, or that the kernel's description of the adapter tells it.

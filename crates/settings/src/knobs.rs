@@ -222,6 +222,14 @@ pub const MULTICAST: Knob = Knob {
            instead of one to each; auto does unless the hosts share a kernel, whose bridges do the copying on \
            the sender's core",
 };
+/// Reception of the datagrams of replicated groups.
+pub const RECEIVE: Knob = Knob {
+    name: "TRIBUTARY_RECEIVE",
+    default: "socket",
+    unit: "",
+    allowed: "socket, ring, ring-xdp, ring-xdp-native",
+    help: "where hosts take the datagrams of replicated groups from: their sockets, or a ring in memory that a program            at traffic control fills before the host's network stack (needs privileges), ring-xdp: that a program of XDP            fills behind the driver, ring-xdp-native: the same in the network driver, which may restart the interface",
+};
 /// Sockets with leaders of their own.
 pub const SOCKETS: Knob = Knob {
     name: "TRIBUTARY_SOCKETS",
@@ -520,6 +528,7 @@ pub const KNOBS: &[&Knob] = &[
     &DIRECT_ALGORITHM,
     &GROUPS,
     &MULTICAST,
+    &RECEIVE,
     &SOCKETS,
     &LEADERS,
     &SUB_PARTITIONS,

@@ -20,8 +20,8 @@ use tributary_wire::StreamTerms;
 
 pub use self::choice::{
     AvoidLosses, BetweenHosts, ChannelChoice, FabricChoice, Fallback, MulticastChoice,
-    NetworkChoice, Requirement, SharpFailure, Sums, Switch, TransportChoice, TuningChoice,
-    WaitChoice,
+    NetworkChoice, ReceiveChoice, Requirement, SharpFailure, Sums, Switch, TransportChoice,
+    TuningChoice, WaitChoice,
 };
 pub use self::error::SettingError;
 pub use self::misspelt::{Misspelt, misspelt};
@@ -76,6 +76,8 @@ pub struct Settings {
     pub groups: Option<Radices>,
     /// Whether members of a replicated group multicast where that is possible.
     pub multicast: MulticastChoice,
+    /// Where hosts take the datagrams of replicated groups from.
+    pub receive: ReceiveChoice,
     /// Parts of each host with a leader of their own between hosts; none: the kernel's sockets.
     pub sockets: Option<u32>,
     /// Leaders per host; none if they are to be chosen.
@@ -183,6 +185,7 @@ impl Settings {
             direct_algorithm: read.choice(&knobs::DIRECT_ALGORITHM)?,
             groups: read.parsed(&knobs::GROUPS, reader::groups)?.flatten(),
             multicast: read.choice(&knobs::MULTICAST)?,
+            receive: read.choice(&knobs::RECEIVE)?,
             sockets: read.number_unless(&knobs::SOCKETS, "kernel", 1..=64)?,
             leaders: read.number_unless(&knobs::LEADERS, "auto", 1..=LEADERS_MAX)?,
             sub_partitions: read.number_unless(

@@ -13,9 +13,12 @@ use crate::bootstrap::{Bootstrap, allgather_texts};
 use crate::context::Context;
 use crate::descriptors;
 use crate::placement::Placement;
-use tributary_inter_host::replicated::{Endpoint, LevelSet, Members, Reach, ReplicatedLevels};
+use tributary_inter_host::replicated::{
+    Endpoint, Hook, LevelSet, Members, Reach, ReplicatedLevels,
+};
 use tributary_inter_host::watch::Alarm;
 use tributary_inter_host::{DirectLinks, DirectMethod, Identity, Listener, ReplicatedGroups};
+use tributary_settings::ReceiveChoice;
 
 /// What one leader has opened.
 struct Opened {
@@ -56,6 +59,8 @@ pub(super) struct WantedGroups {
     pub(super) radices: Radices,
     /// Whether they multicast where that comes to all.
     pub(super) multicast: bool,
+    /// Where they take datagrams from, if they can.
+    pub(super) receive: ReceiveChoice,
 }
 
 /// The first `leaders` ranks of every host listen and tell each other where; each meets those that have
@@ -73,7 +78,7 @@ pub(super) fn open_method(
     let met = meet(context, bootstrap, placement, leaders, plan.is_some())?;
     let (levels, links) = met.map(|met| met.into_parts(placement, plan.as_ref())).unzip();
     let mut levels = levels.flatten();
-    let Some(WantedGroups { radices, multicast }) = groups else {
+    let Some(WantedGroups { radices, multicast, receive }) = groups else {
         let method = links.map(|links| DirectMethod::new(links, None));
         return Ok(Direct { method, group_algorithm: None, carriers: None });
     };
@@ -94,7 +99,8 @@ pub(super) fn open_method(
     let (group_algorithm, carriers) = match first {
         None => {
             let datagrams = datagrams_by(multicast_at, radices.iter().count());
-            (Some(algorithm), format!("links and {datagrams}, {algorithm}"))
+            let rings = receive_from(receive, bootstrap, placement, levels.as_mut())?;
+            (Some(algorithm), format!("links and {datagrams}{rings}, {algorithm}"))
         }
         Some(rank) => {
             let host = &placement.hosts[placement.host_of[rank] as usize];
@@ -115,6 +121,32 @@ fn datagrams_by(multicast_at: LevelSet, levels: usize) -> &'static str {
         multicast if multicast < levels => "datagrams, some of them multicast",
         _ => "multicast datagrams",
     }
+}
+
+/// Has the hosts of replicated groups take datagrams from where they are to. Where a host can't, it takes them from its sockets, which
+/// changes nothing for the others. What to add to what the groups send, for the report.
+fn receive_from(
+    receive: ReceiveChoice,
+    bootstrap: &mut dyn Bootstrap,
+    placement: &Placement,
+    levels: Option<&mut ReplicatedLevels>,
+) -> Result<String, Unavailable> {
+    let hook = match receive {
+        ReceiveChoice::Socket => return Ok(String::new()),
+        ReceiveChoice::Ring => Hook::TrafficControl,
+        ReceiveChoice::RingXdp => Hook::Generic,
+        ReceiveChoice::RingXdpNative => Hook::Native,
+    };
+    let opened = levels.map_or(Ok(()), |levels| levels.receive_by_ring(hook));
+    let problem = opened.err().map_or_else(String::new, |problem| problem.to_string());
+    let problems = allgather_texts(bootstrap, &problem)?;
+    Ok(match problems.iter().position(|problem| !problem.is_empty()) {
+        None => " in rings".to_owned(),
+        Some(rank) => {
+            let host = &placement.hosts[placement.host_of[rank] as usize];
+            format!(" (no ring at {host}: {})", problems[rank])
+        }
+    })
 }
 
 /// Tries what comes to the hosts of replicated groups from one another. Whether datagrams to this host alone do, and at which levels

@@ -63,8 +63,11 @@ pub(super) fn join(
     let mut direct = None;
     if decision.opens_direct || refusal.is_some() {
         direct_leaders = decision.leaders_max(placement.local_ranks_min());
-        let multicast = decision.multicasts;
-        let groups = decision.group_radices().map(|radices| WantedGroups { radices, multicast });
+        let groups = decision.group_radices().map(|radices| WantedGroups {
+            radices,
+            multicast: decision.multicasts,
+            receive: decision.receives_from,
+        });
         let opened = direct::open_method(context, bootstrap, placement, direct_leaders, groups)?;
         direct = Some(opened);
     }
