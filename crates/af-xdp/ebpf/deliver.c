@@ -32,7 +32,7 @@ struct admission {
 };
 
 struct slot {
-	/* Whose turn it is: at the position that a writer claims, the writer's; one higher, the reader's. */
+	/* A writer may claim the slot at the position that stands here. The reader may read it when one more does. */
 	u64 turn;
 	u32 len_bytes;
 	/* From the header of IPv4 on. */

@@ -45,8 +45,8 @@ pub enum Hook {
     Native,
 }
 
-/// What a datagram shows to be delivered. Whoever knows it can forge a datagram: the receiver judges each as if it had come
-/// by a socket.
+/// What a datagram shows to be delivered. A stranger that knows it can forge datagrams: the receiver judges each as if it had
+/// come by a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
     /// Where in the datagram the word is.

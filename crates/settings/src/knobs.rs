@@ -228,7 +228,10 @@ pub const RECEIVE: Knob = Knob {
     default: "socket",
     unit: "",
     allowed: "socket, ring, ring-xdp, ring-xdp-native",
-    help: "where hosts take the datagrams of replicated groups from: their sockets, or a ring in memory that a program            at traffic control fills before the host's network stack (needs privileges), ring-xdp: that a program of XDP            fills behind the driver, ring-xdp-native: the same in the network driver, which may restart the interface",
+    help: "where hosts take the datagrams of replicated groups from: their sockets, or a ring in memory that a \
+           program at traffic control fills before the host's network stack (needs privileges), ring-xdp: that a \
+           program of XDP fills behind the driver, ring-xdp-native: the same in the network driver, which may \
+           restart the interface",
 };
 /// Sockets with leaders of their own.
 pub const SOCKETS: Knob = Knob {
