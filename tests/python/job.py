@@ -1,6 +1,6 @@
 """A job for test_fabric.py and test_exact.py: job.py WAY ROUNDS [RANKS]. Each rank runs ROUNDS of every collective and checks
 them. With `exact` as ROUNDS it makes exact sums, and appends their bits to the file that BITS names. With `refused` it asks for sums
-that an external receiver excludes.
+that an external receiver excludes. With `left` rank 0 leaves a communicator while the others wait for it, in the way that WAY names.
 
 By `address` and `store` it starts its RANKS itself; by `mpi` a launcher does.
 """
@@ -8,6 +8,7 @@ By `address` and `store` it starts its RANKS itself; by `mpi` a launcher does.
 import os
 import subprocess
 import sys
+import time
 
 import numpy
 
@@ -61,6 +62,30 @@ def be_refused(way):
         raise AssertionError("nobody refused")
 
 
+def be_left(all_ranks):
+    """Rank 0 closes a communicator, drops it, or ends by an exception. All others are told, and by whom."""
+    part = all_ranks.split(0, all_ranks.rank)
+    for _ in range(20):
+        part.allreduce(numpy.ones(5))
+        part.barrier()
+    if all_ranks.rank == 0:
+        time.sleep(0.3)  # the others wait by then
+        if os.environ["WAY"] == "raise":
+            raise LookupError("rank 0 ends")
+        if os.environ["WAY"] == "close":
+            part.close()
+        del part
+    else:
+        try:
+            part.barrier()
+        except (tributary.RankLostError, tributary.HostLostError) as lost:
+            assert "#0" in str(lost) or "rank 0 " in str(lost), lost
+        else:
+            raise AssertionError("a barrier without rank 0")
+    if os.environ["WAY"] != "raise":
+        all_ranks.barrier()  # rank 0 lives until all have been told
+
+
 def main(way, rounds, size=None):
     if rounds == "refused" and "RANK" in os.environ:
         be_refused(way)
@@ -69,6 +94,8 @@ def main(way, rounds, size=None):
         with world(way) as all_ranks:
             if rounds == "exact":
                 sum_exactly(all_ranks)
+            elif rounds == "left":
+                be_left(all_ranks)
             else:
                 run(all_ranks, int(rounds))
         return
@@ -77,7 +104,8 @@ def main(way, rounds, size=None):
     command = [sys.executable, *sys.argv]
     started = [subprocess.Popen(command, env={**place, "RANK": str(rank)}) for rank in range(int(size))]
     codes = [process.wait(ranks.TIMEOUT_S) for process in started]
-    assert not any(codes), codes
+    raises = rounds == "left" and os.environ["WAY"] == "raise"
+    assert codes == [int(raises)] + [0] * (len(codes) - 1), codes
 
 
 main(*sys.argv[1:])

@@ -3,6 +3,7 @@ ranks that are missing, that die, that are interrupted, that give up, that fork.
 
 import os
 import signal
+import sys
 import threading
 import time
 
@@ -10,6 +11,7 @@ import numpy
 import pytest
 
 import ranks
+import test_fabric
 import tributary
 from tributary._tributary import await_callbacks, call_beside
 
@@ -118,6 +120,14 @@ def test_a_host_that_goes_before_its_first_operation_is_named(victim, way):
                    "TRIBUTARY_HOST_ADDRESS": "127.0.0.1"}
     outcomes = ranks.run(goes_first, 4, victim, way, environment=environment)
     assert isinstance(outcomes[victim], ranks.Died) == (way == "dies")
+
+
+@pytest.mark.parametrize("way", ["raise", "close", "drop"])
+@pytest.mark.parametrize("hosts", [2, 4])
+@pytest.mark.parametrize("between", ["tree", "direct"])
+def test_a_rank_that_leaves_a_communicator_is_named_by_those_that_wait(between, hosts, way):
+    test_fabric.execute(test_fabric.PROGRAM, "run", "--hosts", hosts, "--", sys.executable, test_fabric.JOB, "address", "left", 4,
+                        TRIBUTARY_BETWEEN_HOSTS=between, WAY=way)
 
 
 def dies_with_a_worker(rank, size, address, worker):
