@@ -137,6 +137,8 @@ PROGRAMS = (
             launcher=("--with-ft", "ulfm")),
     Program("survive", offloads=False, abrupt=True, mpis=("openmpi",),
             launcher=("--with-ft", "ulfm")),
+    *(Program("outlived", ((2, 1, ()), (4, 1, ()), (2, 2, ()), (4, 2, ())), offloads=False, abrupt=True, mpis=(mpi,), launcher=options)
+      for mpi, options in (("openmpi", ("--with-ft", "ulfm")), ("mpich", ("-disable-auto-cleanup",)))),
     Program("fuzz", ((2, 1, ()), (4, 1, ()), (4, 2, ())),
             settings=(("MPI_FUZZ_RIGHT", "40"), ("MPI_FUZZ_WRONG", "40"), ("TRIBUTARY_COMMUNICATORS_EAGER", "60000"))),
     Program("stream_circle", ((4, 2, ()),), settings=(("TRIBUTARY_STREAM_MIN", "4096"),)),
