@@ -70,7 +70,7 @@ impl<E: Element, const COUNT: usize, const LANES: usize> Loop for Read<'_, E, CO
     fn run<const FUSED: bool>(self) {
         for (value, lanes) in self.values.iter_mut().zip(self.lanes.as_chunks::<LANES>().0) {
             let sum: E = self.digits.round::<E, COUNT>(array::from_fn(|at| lanes[at]));
-            *value = if LANES > COUNT { counted(sum, lanes[COUNT]) } else { sum };
+            *value = if LANES > COUNT { apply_counts(sum, lanes[COUNT]) } else { sum };
         }
     }
 }
@@ -101,7 +101,7 @@ impl Digits {
             // One of the two shifts is by more than all bits, unless both are by none.
             let magnitude = shift_up(parts.significand, shift)
                 | shift_down(parts.significand, shift.wrapping_neg());
-            signed(magnitude & self.mask(), parts.is_negative)
+            with_sign(magnitude & self.mask(), parts.is_negative)
         })
     }
 
@@ -182,7 +182,7 @@ pub(crate) fn class_of(count: i64) -> Class {
 
 /// The sum of finite values, or what the counts of others say instead.
 #[inline(always)]
-fn counted<E: Element>(sum: E, count: i64) -> E {
+fn apply_counts<E: Element>(sum: E, count: i64) -> E {
     match class_of(count) {
         Class::Finite => sum,
         class => E::from_bits_u64(bits_of_class::<E>(class)),
@@ -190,7 +190,7 @@ fn counted<E: Element>(sum: E, count: i64) -> E {
 }
 
 #[inline(always)]
-pub(crate) fn signed(magnitude: u64, is_negative: bool) -> i64 {
+pub(crate) fn with_sign(magnitude: u64, is_negative: bool) -> i64 {
     let sign = -i64::from(is_negative);
     (magnitude as i64 ^ sign).wrapping_sub(sign)
 }

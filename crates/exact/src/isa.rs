@@ -1,5 +1,5 @@
-//! The instruction sets that loops over many values are compiled for. The only unsafe code of the crate: calls of functions that
-//! need an instruction set, after a look whether the processor has it. Without the feature `std` nobody can look.
+//! The instruction sets that loops over many values are compiled for. With `mode` the only unsafe code of the crate: calls of functions
+//! that need an instruction set, after a look whether the processor has it. Without the feature `std` nobody can look.
 #![cfg_attr(feature = "std", allow(unsafe_code))]
 
 /// An instruction set that loops are compiled for. All give the same results.

@@ -4,7 +4,7 @@
 //! Must not know how ranks agree on a span or how their lanes are added.
 
 use crate::class::Class;
-use crate::digits::{Add, COUNT_BITS, Digits, Read, Write, class_of, count_of, signed};
+use crate::digits::{Add, COUNT_BITS, Digits, Read, Write, class_of, count_of, with_sign};
 use crate::format::{Element, Parts, bits_above_unit, split};
 use crate::isa::Isa;
 use crate::rounding::{bits_of_class, can_convert, round_integer};
@@ -193,7 +193,7 @@ impl Layout {
         let offset = parts.position.wrapping_sub(self.digits.lowest);
         let mut magnitude = u128::from(parts.significand) << (offset % bits);
         for digit in digits.iter_mut().skip((offset / bits) as usize) {
-            *digit = signed(magnitude as u64 & self.digits.mask(), parts.is_negative);
+            *digit = with_sign(magnitude as u64 & self.digits.mask(), parts.is_negative);
             magnitude >>= bits;
             if magnitude == 0 {
                 break;
@@ -240,7 +240,7 @@ impl Layout {
         let mut position = lowest;
         let mut carry = 0;
         for (at, &digit) in digits.iter().enumerate() {
-            let sum = signed(digit as u64, is_negative).wrapping_add(carry);
+            let sum = with_sign(digit as u64, is_negative).wrapping_add(carry);
             carry = sum >> bits;
             let is_topmost = at + 1 == digits.len();
             let kept = if is_topmost { sum } else { sum & self.digits.mask() as i64 };

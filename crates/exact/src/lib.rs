@@ -3,6 +3,16 @@
 //! Owns the arithmetic: accumulators, their merges, the one rounding. Must not know frames, groups, hosts or threads, do I/O
 //! or allocate. [`Accumulator`] takes values, [`Window`] is the compact form that travels and is merged. A complex sum is that of its two parts.
 //!
+//! ```
+//! use tributary_exact::Accumulator;
+//!
+//! let values = [1e100, 1.0, -1e100];
+//! assert_eq!(values.iter().sum::<f64>(), 0.0);
+//! let mut sum = Accumulator::<f64>::default();
+//! values.into_iter().for_each(|value| sum.add(value));
+//! assert_eq!(sum.round(), 1.0);
+//! ```
+//!
 //! # Meaning
 //! A finite sum is the real sum, rounded once to nearest, ties to even. It is an infinity only if the rounded value is
 //! beyond the largest finite one: partial sums that overflow and cancel leave no trace. Further:
@@ -46,6 +56,7 @@ mod format;
 mod integers;
 mod isa;
 mod lanes;
+mod mode;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 mod rounding;

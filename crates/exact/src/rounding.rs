@@ -1,9 +1,8 @@
 //! The one rounding of a sum: to nearest, ties to even.
 
-use core::hint::black_box;
-
 use crate::class::Class;
 use crate::format::{Element, Format};
+use crate::mode::rounds_to_nearest;
 
 /// Rounds the integer of `words`, the lowest of which is word `first`, or what `class` says instead.
 pub(crate) fn round<F: Format>(class: Class, first: usize, words: &[u64]) -> F::Rounded {
@@ -118,21 +117,7 @@ fn narrow<E: Element>(double: f64) -> u64 {
 pub(crate) fn can_convert<E: Element>(lowest: u32) -> bool {
     let is_normal = lowest >= E::PRECISION - 1;
     let has_unit = lowest as i32 + 64 + E::SMALLEST < f64::MAX_EXP;
-    is_normal && has_unit && processor_rounds_to_nearest()
-}
-
-/// A program may have set another mode for its thread.
-fn processor_rounds_to_nearest() -> bool {
-    // Below and above the middle between one and the next number. No other mode rounds one down and the other up.
-    let [below, above] = black_box([0.25 * f64::EPSILON, 0.75 * f64::EPSILON]);
-    1.0 + below == 1.0 && 1.0 + above == 1.0 + f64::EPSILON
-}
-
-/// Whether the processor, in this thread's mode, rounds to nearest and keeps subnormals: one addition is then an exact sum. A
-/// library that is compiled for fast arithmetic may have changed the mode.
-pub(crate) fn adds_as_ieee() -> bool {
-    let [smallest_normal, smallest] = black_box([f64::MIN_POSITIVE, f64::from_bits(1)]);
-    processor_rounds_to_nearest() && smallest_normal * 0.5 > 0.0 && smallest * 2.0 > 0.0
+    is_normal && has_unit && rounds_to_nearest()
 }
 
 /// The 64 bits from bit `position` of the integer on.

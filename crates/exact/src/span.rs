@@ -141,7 +141,7 @@ impl<E: Element, const FINITE: bool> Loop for Scan<'_, E, FINITE> {
     fn run<const FUSED: bool>(self) -> Extremes {
         let mut extremes = Extremes { largest: 0, smallest_less_one: i32::MAX, signs_of_zeros: 0 };
         for &value in self.values {
-            let (signed, magnitude) = shortened(value);
+            let (signed, magnitude) = shorten_to_32_bits(value);
             // All bits are set if the value is zero.
             let less_one = magnitude - 1;
             extremes.signs_of_zeros |= less_one & signed;
@@ -157,7 +157,7 @@ impl<E: Element, const FINITE: bool> Loop for Scan<'_, E, FINITE> {
 /// The value in 32 bits with its sign in the topmost, and in 31 bits without it. Bits of the fraction that find no place
 /// become one, so that only a zero has none.
 #[inline(always)]
-fn shortened<E: Element>(value: E) -> (i32, i32) {
+fn shorten_to_32_bits<E: Element>(value: E) -> (i32, i32) {
     let bits = value.to_bits_u64();
     let width = E::PRECISION + E::EXPONENT_BITS;
     if width > 32 {

@@ -11,7 +11,8 @@ use crate::class::Class;
 use crate::format::{Element, Format};
 use crate::isa::{Isa, Loop};
 use crate::lanes::Layout;
-use crate::rounding::{adds_as_ieee, bits_of_class, from_double};
+use crate::mode::adds_as_ieee;
+use crate::rounding::{bits_of_class, from_double};
 use crate::span::Span;
 
 /// Values of a block: few, so that one that takes lanes does not make many others take them, and that sums stay in the first cache.

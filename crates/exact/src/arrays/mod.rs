@@ -10,7 +10,7 @@ use crate::accumulator::Accumulator;
 use crate::class::Class;
 use crate::format::{Element, Format, Products, split};
 use crate::isa::Isa;
-use crate::rounding::adds_as_ieee;
+use crate::mode::adds_as_ieee;
 use blocks::{BLOCK, BlockSums, LANES, ProductsOf, SumOf};
 
 /// A format whose arrays are summed in blocks.
