@@ -20,8 +20,8 @@ PORTABLE_TARGET := $(MACHINE)-unknown-linux-gnu
 # A folder of its own: while it is compiled, Cargo keeps the usual one free for others.
 PORTABLE_BUILDS := $(CARGO_TARGET_DIR)/portable
 PORTABLE_DIR := $(PORTABLE_BUILDS)/$(PORTABLE_TARGET)/release
-# What a make needs to build as packages are built.
-PORTABLE = PATH="$(CURDIR)/$(VENV_packages)/bin:$$PATH" $(MAKE) --no-print-directory \
+# What a make needs to build as packages are built. `tributary --version` names the commit.
+PORTABLE = TRIBUTARY_COMMIT=$$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown) PATH="$(CURDIR)/$(VENV_packages)/bin:$$PATH" $(MAKE) --no-print-directory \
 	CARGO_RELEASE="cargo-zigbuild zigbuild --release --locked --target $(PORTABLE_TARGET).$(OLD_GLIBC)" \
 	CC="python-zig cc -target $(MACHINE)-linux-gnu.$(OLD_GLIBC)" \
 	MPI_UNWINDER=-lunwind CARGO_TARGET_DIR=$(PORTABLE_BUILDS) RELEASE_DIR=$(PORTABLE_DIR) \

@@ -34,6 +34,8 @@ pub(crate) use swarm::SwarmFlags;
 
 use clap::{Parser, Subcommand};
 
+use crate::version::VERSION;
+
 const EXAMPLES: &str = "\
 Examples:
   tributary run -- mpirun -n 4 ./app            run a program on this machine
@@ -47,7 +49,7 @@ tributary_daemon=debug) selects what is logged to standard error.";
 
 /// Aggregation trees for MPI collectives, in software.
 #[derive(Debug, Parser)]
-#[command(name = "tributary", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "tributary", version, long_version = VERSION.as_str(), after_help = EXAMPLES, max_term_width = 100)]
 #[command(disable_help_subcommand = true)]
 pub(crate) struct Flags {
     #[command(subcommand)]

@@ -30,6 +30,7 @@ mod swarm;
 mod texts;
 mod tune;
 mod usage;
+mod version;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

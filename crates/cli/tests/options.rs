@@ -261,8 +261,14 @@ fn manual_pages_exist_for_every_command_that_help_shows() {
 
 #[test]
 fn version_and_an_absent_manager() {
+    let named = format!("tributary {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(run(tributary().arg("-V")).stdout, named);
     let ended = run(tributary().arg("--version"));
-    assert_eq!(ended.stdout, format!("tributary {}\n", env!("CARGO_PKG_VERSION")));
+    let told = ended.stdout.strip_prefix(&named).unwrap_or_else(|| panic!("{}", ended.stdout));
+    let told: Vec<_> = told.lines().map(|line| line.split("  ").next().unwrap()).collect();
+    let lines =
+        ["commit", "programs for the kernel", "frames", "preloaded under", "other interfaces"];
+    assert_eq!(told, lines);
 
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
