@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use tributary_algorithms::network::Network;
+use tributary_algorithms::network::{Network, NetworkPrices};
 use tributary_algorithms::plan::Plan;
 use tributary_algorithms::{
     Algorithm, CollectiveKind, GROUP_BYTES_MAX, GROUP_MEMBERS_MAX, Radices,
@@ -108,8 +108,15 @@ impl Fabric {
     }
 }
 
-/// What the library takes: an algorithm's name, behind its carrier if that is not links, or that it is the tree.
-fn taken(fabric: Fabric, network: Network, hosts: u32, len_bytes: usize) -> String {
+/// What the library takes by these prices, none for its own: an algorithm's name, behind its carrier if that is not links, or that it
+/// is the tree.
+fn taken(
+    fabric: Fabric,
+    network: Network,
+    prices: Option<NetworkPrices>,
+    hosts: u32,
+    len_bytes: usize,
+) -> String {
     let set = |name: &str| {
         let names_manager = name == "TRIBUTARY_MANAGER" && fabric == Fabric::Managed;
         names_manager.then(|| "10.0.0.1:7470".to_owned())
@@ -123,7 +130,7 @@ fn taken(fabric: Fabric, network: Network, hosts: u32, len_bytes: usize) -> Stri
         nodes_in_kernel: false,
     };
     let settings = Settings::from_environment(set).unwrap();
-    let explanation = explain(&settings, &Tuning::default(), case);
+    let explanation = explain(&settings, &Tuning { prices, ..Tuning::default() }, case);
     match (explanation.algorithm, explanation.carrier) {
         (None, _) => "tree".to_owned(),
         (Some(algorithm), Some(MessageCarrier::Datagrams)) => by_groups(&algorithm),
@@ -131,24 +138,41 @@ fn taken(fabric: Fabric, network: Network, hosts: u32, len_bytes: usize) -> Stri
     }
 }
 
+/// What is taken in a case by these prices though something faster is there.
+fn slower_than_need_be(
+    ways: &[(String, f64)],
+    slower_max: f64,
+    network: Network,
+    prices: Option<NetworkPrices>,
+    hosts: u32,
+    len_bytes: usize,
+) -> Vec<String> {
+    let mut found = Vec::new();
+    for fabric in [Fabric::Managed, Fabric::OfTheJob] {
+        let taken = taken(fabric, network, prices, hosts, len_bytes);
+        let mut ways = ways.iter().filter(|(way, _)| fabric.has(way));
+        let (best, best_us) = ways.clone().next().unwrap();
+        let time_us = ways.find(|(way, _)| *way == taken).expect(&taken).1;
+        if time_us > slower_max * best_us {
+            let name = network.name();
+            found.push(format!(
+                "{name}, {fabric:?}, {hosts} hosts, {len_bytes} B: {taken} {time_us:.1} us, {best} {best_us:.1} us"
+            ));
+        }
+    }
+    found
+}
+
 /// Judges all cases; prints those in which something faster was left.
 fn judge(slower_max: f64, hosts: &[u32], lengths: &[usize]) {
     let mut failed = Vec::new();
-    for &(name, network) in Network::NAMED {
+    for &(_, network) in Network::NAMED {
         for &hosts in hosts {
             for &len_bytes in lengths {
                 let ways = simulate(network, hosts, len_bytes);
-                for fabric in [Fabric::Managed, Fabric::OfTheJob] {
-                    let taken = taken(fabric, network, hosts, len_bytes);
-                    let mut ways = ways.iter().filter(|(way, _)| fabric.has(way));
-                    let (best, best_us) = ways.clone().next().unwrap();
-                    let time_us = ways.find(|(way, _)| *way == taken).expect(&taken).1;
-                    if time_us > slower_max * best_us {
-                        failed.push(format!(
-                            "{name}, {fabric:?}, {hosts} hosts, {len_bytes} B: {taken} {time_us:.1} us, {best} {best_us:.1} us"
-                        ));
-                    }
-                }
+                failed.extend(slower_than_need_be(
+                    &ways, slower_max, network, None, hosts, len_bytes,
+                ));
             }
         }
     }
@@ -171,6 +195,43 @@ fn nor_among_many_hosts_or_with_long_vectors() {
     let hosts = [2, 3, 5, 6, 8, 12, 15, 24, 32, 64, 100, 128, 256, 512, 1024];
     judge(SLOWER_MAX_ANYWHERE, &hosts, &[8, 256, 4 << 10, 32 << 10, 128 << 10]);
     judge(SLOWER_MAX_ANYWHERE, &[2, 3, 8, 15, 16, 64], &[1 << 20, 4 << 20, 16 << 20]);
+}
+
+/// A price that is wrong by a factor of twenty, either way, is found out by some case.
+#[test]
+fn wrong_prices_are_found_out() {
+    type Price = fn(&mut NetworkPrices) -> &mut f64;
+    let prices: [(&str, Price); 7] = [
+        ("a message sent", |it| &mut it.links.send_ns),
+        ("a message received", |it| &mut it.links.receive_ns),
+        ("a byte on the link", |it| &mut it.links.link_ns_per_byte),
+        ("the network's latency", |it| &mut it.links.wire_ns),
+        ("one more datagram", |it| &mut it.datagrams.further_send_ns),
+        ("a datagram received", |it| &mut it.datagrams.each_receive_ns),
+        ("an aggregator's contribution", |it| &mut it.aggregators.take_ns),
+    ];
+    let network = Network::Ethernet25;
+    let cases =
+        [8, 16].into_iter().flat_map(|hosts| [8, 16 << 10, 256 << 10].map(|it| (hosts, it)));
+    let judged: Vec<_> = cases
+        .map(|(hosts, len_bytes)| (hosts, len_bytes, simulate(network, hosts, len_bytes)))
+        .collect();
+    let faults = |prices: NetworkPrices| {
+        let of_case = |(hosts, len_bytes, ways): &(u32, usize, Vec<(String, f64)>)| {
+            slower_than_need_be(ways, SLOWER_MAX, network, Some(prices), *hosts, *len_bytes)
+        };
+        judged.iter().flat_map(of_case).collect::<Vec<_>>()
+    };
+    let right = NetworkPrices::from(network);
+    assert_eq!(faults(right), [""; 0]);
+    for (name, price) in prices {
+        let found = [0.05, 20.0].map(|factor| {
+            let mut wrong = right;
+            *price(&mut wrong) *= factor;
+            faults(wrong).len()
+        });
+        assert!(found.iter().any(|count| *count > 0), "{name}: nothing is slower for it");
+    }
 }
 
 /// The judge would see a wrong constant.
