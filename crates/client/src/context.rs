@@ -362,23 +362,36 @@ struct Shared {
     measurements: Measurements,
 }
 
-/// The job's place at the manager, if one is named that may give it trees; beside it, how else its hosts may be joined. Rank 0's
-/// settings decide, and `mpi_may_be_faster` is asked there alone.
-fn open_job(
-    world: &mut dyn Bootstrap,
-    settings: &Settings,
-    mpi_may_be_faster: impl Fn(&dyn Bootstrap) -> bool,
-) -> Result<(Option<Job>, Word), OpenError> {
-    let request = JobRequest { name: program_name(), processes: world.size(), resume: None };
-    let mut lease = None;
-    let mut client = None;
-    let mut told = None;
-    if world.rank() == 0 {
+/// What rank 0 tells all ranks of the job.
+#[derive(Serialize, Deserialize)]
+struct Answer {
+    admission: Admission,
+    joined_by: HostsJoinedBy,
+    shared: Shared,
+}
+
+/// What rank 0 keeps of its call to the manager.
+#[derive(Default)]
+struct Asked {
+    client: Option<Result<ManagerClient, ManagerError>>,
+    lease: Option<Lease>,
+}
+
+impl Asked {
+    /// Asks the manager that the settings name, if they name one, for a place for the job.
+    fn ask_manager(
+        &mut self,
+        world: &dyn Bootstrap,
+        settings: &Settings,
+        request: &JobRequest,
+        mpi_may_be_faster: impl Fn(&dyn Bootstrap) -> bool,
+    ) -> Answer {
         let named = settings.manager.as_deref();
-        client = named.map(|address| ManagerClient::new(address, settings.token_file.as_deref()));
-        let admission = match client.as_ref().map(|client| admit(client, &request)) {
+        self.client =
+            named.map(|address| ManagerClient::new(address, settings.token_file.as_deref()));
+        let admission = match self.client.as_ref().map(|client| admit(client, request)) {
             None => Admission::NoManager,
-            Some(Ok(granted)) => Admission::Admitted(lease.insert(granted).admission.clone()),
+            Some(Ok(granted)) => Admission::Admitted(self.lease.insert(granted).admission.clone()),
             Some(Err(error)) if error.may_pass() => Admission::Awaited(error.to_string()),
             Some(Err(error)) => Admission::Refused(error.to_string()),
         };
@@ -391,21 +404,32 @@ fn open_job(
             }
             (_, FabricChoice::Auto | FabricChoice::Job) => HostsJoinedBy::Job,
         };
-        let serves = |admission: &Admission| match admission {
-            Admission::Admitted(admitted) => admitted.has_tuning,
-            _ => false,
-        };
-        let serving = client.as_ref().filter(|_| serves(&admission));
+        let serves_tuning =
+            matches!(&admission, Admission::Admitted(admitted) if admitted.has_tuning);
+        let serving = self.client.as_ref().filter(|_| serves_tuning);
         let serving = serving.and_then(|client| client.as_ref().ok());
-        let measurements = Measurements::find(settings, serving);
-        told = Some((admission, joined_by, Shared::of(settings, measurements)));
+        let shared = Shared::of(settings, Measurements::find(settings, serving));
+        Answer { admission, joined_by, shared }
     }
-    let text = serde_json::to_string(&told).expect("an admission is plain data");
+}
+
+/// The job's place at the manager, if one is named that may give it trees; beside it, how else its hosts may be joined. Rank 0's
+/// settings decide, and `mpi_may_be_faster` is asked there alone.
+fn open_job(
+    world: &mut dyn Bootstrap,
+    settings: &Settings,
+    mpi_may_be_faster: impl Fn(&dyn Bootstrap) -> bool,
+) -> Result<(Option<Job>, Word), OpenError> {
+    let request = JobRequest { name: program_name(), processes: world.size(), resume: None };
+    let mut asked = Asked::default();
+    let answer = (world.rank() == 0)
+        .then(|| asked.ask_manager(world, settings, &request, mpi_may_be_faster));
+    let text = serde_json::to_string(&answer).expect("an admission is plain data");
     let text = broadcast_text(world, 0, &text)?;
     let damaged = || BootstrapError("the job's admission arrived damaged".to_owned());
-    let told: Option<(Admission, HostsJoinedBy, Shared)> =
-        serde_json::from_str(&text).map_err(|_| damaged())?;
-    let (admission, joined_by, shared) = told.ok_or_else(damaged)?;
+    let answer: Option<Answer> = serde_json::from_str(&text).map_err(|_| damaged())?;
+    let Answer { admission, joined_by, shared } = answer.ok_or_else(damaged)?;
+    let Asked { client, lease } = asked;
     let without_manager = admission.problem().map(str::to_owned);
     let may_admit = matches!(admission, Admission::Admitted(_) | Admission::Awaited(_));
     let address = shared.manager.as_deref().filter(|_| may_admit);
@@ -419,7 +443,7 @@ fn open_job(
         });
         match &admission {
             Admission::Admitted(admitted) => {
-                Job::admitted(manager, request, admitted.clone(), lease)
+                Job::from_admission(manager, request, admitted.clone(), lease)
             }
             _ => Job::awaiting_manager(manager, request),
         }

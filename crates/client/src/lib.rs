@@ -6,6 +6,56 @@
 //! ([`Settings`]) and the counts behind the report ([`report`]). Never prints, never ends the
 //! process, and starts no runtime inside an application: at most one thread, and only while
 //! nonblocking operations are outstanding. Start at [`Communicator`].
+//!
+//! A sum of one rank with itself; `examples/client.rs` has four:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use tributary_client::report::CounterRegistry;
+//! use tributary_client::{
+//!     Bootstrap, BootstrapError, Collective, Communicator, Context, Operation, Settings, Verdict,
+//! };
+//! use tributary_wire::{Datatype, Operator};
+//!
+//! /// What an MPI, a launcher or a socket does for several ranks.
+//! struct OneRank;
+//!
+//! impl Bootstrap for OneRank {
+//!     fn rank(&self) -> u32 {
+//!         0
+//!     }
+//!     fn size(&self) -> u32 {
+//!         1
+//!     }
+//!     fn allgather(&mut self, mine: &[u8], all: &mut [u8]) -> Result<(), BootstrapError> {
+//!         all.copy_from_slice(mine);
+//!         Ok(())
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let settings = Settings::from_environment(|_| None)?;
+//! let context = Arc::new(Context::open(&mut OneRank, settings)?);
+//! let counters = CounterRegistry::default().open("world", 1, true);
+//! let hook = Arc::new(|| Verdict::GoOn);
+//! let ranks = Communicator::create(&context, &mut OneRank, &counters, hook)?;
+//! let own = [1.5_f64, 2.5];
+//! let mut sum = [0.0_f64; 2];
+//! let allreduce = Operation {
+//!     collective: Collective::Allreduce,
+//!     datatype: Datatype::F64,
+//!     operator: Operator::Sum,
+//!     elements: 2,
+//!     source: own.as_ptr().cast(),
+//!     target: sum.as_mut_ptr().cast(),
+//!     ..Operation::BARRIER
+//! };
+//! // SAFETY: both vectors have two doubles, and nobody else uses them until this returns.
+//! unsafe { ranks.run(&allreduce) }?;
+//! assert_eq!(sum, own);
+//! # Ok(())
+//! # }
+//! ```
 
 mod attendant;
 mod bootstrap;

@@ -97,12 +97,38 @@ impl Hosts {
     /// Hosts by their names, between which there is a network of this kind unless they are of one kernel. There all that
     /// hosts do takes turns on too few of this machine's `cores`, or else what carries messages is a bridge.
     #[must_use]
-    pub fn named(names: &[String], ranks: u32, network: Network, cores: u32) -> Self {
+    pub fn from_names(names: &[String], ranks: u32, network: Network, cores: u32) -> Self {
         let network = match share_a_kernel(names) {
             false => Some(network),
             true => (ranks <= cores).then_some(Network::Bridge),
         };
         Self { count: names.len() as u32, network, ranks, have_datagrams: true }
+    }
+}
+
+/// Whether a tree and direct links are opened, in this order.
+fn choose_methods(settings: &Settings, basis: Basis, table: &Table, hosts: Hosts) -> (bool, bool) {
+    match (settings.between_hosts, basis) {
+        (BetweenHosts::Tree, _) => (true, false),
+        (BetweenHosts::Direct | BetweenHosts::Replicated, _) => (false, true),
+        (BetweenHosts::Auto, basis) if is_joined_by_job(settings) => {
+            (basis == Basis::TreeOnly, basis != Basis::TreeOnly)
+        }
+        // The figures are not of every collective; the others go through the tree.
+        (BetweenHosts::Auto, Basis::Lab | Basis::Predicted) => (true, true),
+        (BetweenHosts::Auto, Basis::TuningFile) if !table.is_empty() => {
+            (table.takes(Method::Tree), table.takes(Method::Direct))
+        }
+        (BetweenHosts::Auto, _) => (!is_pair(settings, hosts), is_pair(settings, hosts)),
+    }
+}
+
+/// Whether groups multicast on a network. The bridge of one kernel would copy on the sender's core.
+fn multicasts(choice: MulticastChoice, network: Option<Network>) -> bool {
+    match choice {
+        MulticastChoice::On => true,
+        MulticastChoice::Off => false,
+        MulticastChoice::Auto => network.is_some_and(|it| it != Network::Bridge),
     }
 }
 
@@ -146,24 +172,11 @@ impl Decision {
             let inside = lab::inside_the_kernel(&measurements);
             Table::fastest(&inside, hosts.count, hosts.ranks)
         });
-        let (opens_tree, opens_direct) = match (settings.between_hosts, basis) {
-            (BetweenHosts::Tree, _) => (true, false),
-            (BetweenHosts::Direct | BetweenHosts::Replicated, _) => (false, true),
-            (BetweenHosts::Auto, basis) if is_joined_by_job(settings) => {
-                (basis == Basis::TreeOnly, basis != Basis::TreeOnly)
-            }
-            // The figures are not of every collective; the others go through the tree.
-            (BetweenHosts::Auto, Basis::Lab | Basis::Predicted) => (true, true),
-            (BetweenHosts::Auto, Basis::TuningFile) if !table.is_empty() => {
-                (table.takes(Method::Tree), table.takes(Method::Direct))
-            }
-            (BetweenHosts::Auto, _) => (!is_pair(settings, hosts), is_pair(settings, hosts)),
-        };
-        // Groups beside a tree are not tested enough.
-        let can_have_groups = !opens_tree && hosts.have_datagrams && !names_another_way(settings);
+        let (opens_tree, opens_direct) = choose_methods(settings, basis, &table, hosts);
         let takes_groups = match (settings.between_hosts, basis) {
             (BetweenHosts::Replicated, _) => true,
-            _ if !can_have_groups => false,
+            // Groups beside a tree are not tested enough.
+            _ if opens_tree || !hosts.have_datagrams || names_another_way(settings) => false,
             (BetweenHosts::Auto, Basis::TuningFile) => table.takes_datagrams(),
             (BetweenHosts::Auto, Basis::Predicted) => {
                 radices.zip(priced).is_some_and(|(radices, prices)| {
@@ -186,11 +199,7 @@ impl Decision {
             predicts: basis == Basis::Predicted
                 || basis == Basis::TuningFile && tuning.prices.is_some(),
             group_radices: radices.filter(|_| takes_groups).map(|radices| radices.iter().collect()),
-            multicasts: match settings.multicast {
-                MulticastChoice::On => true,
-                MulticastChoice::Off => false,
-                MulticastChoice::Auto => hosts.network.is_some_and(|it| it != Network::Bridge),
-            },
+            multicasts: multicasts(settings.multicast, hosts.network),
             receives_from: settings.receive,
             leaders: settings.leaders,
             sub_partitions: settings.sub_partitions,

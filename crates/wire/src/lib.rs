@@ -5,6 +5,23 @@
 //!
 //! Every [`frame::Header`] is valid by itself: every code in it is known, and its payload length
 //! agrees with its datatype and element count. The protocol crate checks whether it fits a *group*.
+//!
+//! ```
+//! use tributary_wire::frame::{Edge, Header, Message, Versions};
+//! use tributary_wire::{Capability, ChildIndex, Epoch, GroupId};
+//!
+//! let edge = Edge {
+//!     group: GroupId(7),
+//!     epoch: Epoch(1),
+//!     child: ChildIndex(3),
+//!     capability: Capability::from_bytes([9; 16]),
+//!     version: Versions::SPOKEN.newest,
+//! };
+//! let header = Header { edge, message: Message::Join };
+//! let bytes = header.encode();
+//! assert_eq!(Header::decode(&bytes), Ok(header));
+//! assert!(Header::decode(&bytes[1..]).is_err());
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
 

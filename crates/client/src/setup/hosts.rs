@@ -27,6 +27,22 @@ pub(super) struct Joined {
     pub(super) has_tree: bool,
 }
 
+impl Joined {
+    fn add_tree(&mut self, tree: tree::Joined) {
+        self.has_tree = tree.lacking.is_none();
+        self.refusal = tree.lacking;
+        self.methods.tree = tree.tree;
+        self.without_failover = tree.without_failover;
+        self.stream = tree.stream;
+        self.carriers = Some(match self.carriers.take() {
+            Some(between_leaders) => {
+                format!("{}; between leaders {between_leaders}", tree.carriers)
+            }
+            None => tree.carriers,
+        });
+    }
+}
+
 /// Opens the methods that rank 0's settings and measurements ask for.
 pub(super) fn join(
     context: &Context,
@@ -94,17 +110,7 @@ pub(super) fn join(
         has_tree: false,
     };
     if let Some(tree) = tree {
-        joined.has_tree = tree.lacking.is_none();
-        joined.refusal = tree.lacking;
-        joined.methods.tree = tree.tree;
-        joined.without_failover = tree.without_failover;
-        joined.stream = tree.stream;
-        joined.carriers = Some(match joined.carriers {
-            Some(between_leaders) => {
-                format!("{}; between leaders {between_leaders}", tree.carriers)
-            }
-            None => tree.carriers,
-        });
+        joined.add_tree(tree);
     }
     Ok(joined)
 }
@@ -135,11 +141,11 @@ fn hosts_between(context: &Context, names: &[String], ranks: u32) -> Hosts {
     match context.settings.network {
         // Hosts of one kernel too: a lab's network may be what takes the time.
         NetworkChoice::Named(network) => {
-            Hosts { network: Some(network), ..Hosts::named(names, ranks, network, 0) }
+            Hosts { network: Some(network), ..Hosts::from_names(names, ranks, network, 0) }
         }
         NetworkChoice::Auto => {
             let network = network::recognise(context.own_address().ok());
-            Hosts::named(names, ranks, network, network::cores())
+            Hosts::from_names(names, ranks, network, network::cores())
         }
     }
 }
