@@ -102,6 +102,13 @@ class WordsTest(unittest.TestCase):
         self.assert_code_fails("\npub(crate) fn whoever_is_late_waits() {}\n", 2, "has no head")
         self.assertEqual(self.check_code("fn a_rank_that_asks_is_told_who_is_late() {}\nfn whole() {}\n")[0], 0)
 
+    def test_participles_as_names_of_functions_fail(self):
+        self.assert_code_fails("\n    pub(super) fn carried(&self) -> u32 {\n", 2, "`carried` is a participle")
+        self.assert_code_fails("const fn held<T>(\n    at: T,\n) -> T {\n", 1, "`held` is a participle")
+        for fine in ("fn is_carried(&self) -> bool {", "fn carried(&self) -> bool {", "fn named(a: u8) -> Option<Self> {",
+                     "fn feed(&mut self) {", "fn carry(&self) {", "#[cfg(test)]\nmod tests {\n    fn told() {}\n}"):
+            self.assertEqual(self.check_code(fine + "\n")[0], 0, fine)
+
     def test_nodes_fail_in_comments(self):
         for text in ("// An inter-node link.\n", "// The ranks of a\n// node.\n", "// Eight per compute node.\n"):
             self.assert_code_fails(text, 1, "a machine with ranks is a host")

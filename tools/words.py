@@ -10,7 +10,8 @@ It reports
   a name of the format that it describes may say in its first lines: "*Node* on this page means an aggregation node."
 - names of files in docs/ that hold a dead word, those of decisions included.
 
-In code it reports functions whose names begin with "who", and in comments dead words, headless clauses, and
+In code it reports functions whose names begin with "who" or are a participle alone ("carried", "judged"), unless they make a
+value of their own type or a truth, or are of tests; and in comments dead words, headless clauses, and
 `node` where it is no name in backquotes. A tree in `topology` has nodes, so the word is none of its faults.
 
 Other code is not checked, and neither is the text of decisions: they keep the words of their time.
@@ -49,6 +50,15 @@ WAIVED = ("docs/SUMMARY.md", "docs/architecture.md")
 COMMENT_TERMS = {"crates/topology": (NODE,)}
 # A function whose name begins with a clause that has no head.
 HEADLESS_NAME = re.compile(r"^\s*(?:pub(?:\([^)]*\))? )?fn (?P<name>(?:who|whom|whose|whoever)(?:_\w*)?\b)", re.MULTILINE)
+# A function whose name is a participle alone, up to its body: what it does is not said.
+PARTICIPLE_NAME = re.compile(
+    r"^\s*(?:pub(?:\([^)]*\))? )?(?:const |async |unsafe )*fn (?P<name>[a-z]+ed|done|sent|kept|held|known|given|begun|shown|chosen|lost"
+    r"|met|said|told|found|taken|seen|made|left)(?P<rest>[<(][^{;]*)", re.MULTILINE)
+VERBS = {"feed", "seed", "need", "speed", "embed", "exceed", "proceed", "succeed"}
+MAKES_OWN_TYPE = re.compile(r"-> (?:bool|(?:Option<|Result<)?Self\b)")
+# Python's interface of futures has it.
+PARTICIPLES_ALLOWED = {"crates/python/src/request.rs": {"done"}}
+TESTS_BEGIN = "#[cfg(test)]\nmod "
 COMMENT_LINE = re.compile(r"^\s*(?://[/!]?|/\*+|\*(?!/)) ?(?P<text>.*?)(?:\s*\*/)?\s*$")
 
 
@@ -118,6 +128,12 @@ def comment_faults(name, text):
     for match in HEADLESS_NAME.finditer(text):
         number = text.count("\n", 0, match.start("name")) + 1
         yield number, f"`{match['name'][:40]}` has no head: name the actor"
+    is_test = {"tests", "benches", "fuzz"} & set(name.split("/")) or name.endswith("tests.rs")
+    for match in () if is_test else PARTICIPLE_NAME.finditer(text.split(TESTS_BEGIN)[0]):
+        is_allowed = match["name"] in VERBS | PARTICIPLES_ALLOWED.get(name, set())
+        if not is_allowed and not MAKES_OWN_TYPE.search(match["rest"]):
+            number = text.count("\n", 0, match.start("name")) + 1
+            yield number, f"`{match['name']}` is a participle: a function's name is a verb phrase, or a noun for what it gives"
     for number, paragraph in comments(text):
         for reason in dead_words(paragraph):
             yield number, reason

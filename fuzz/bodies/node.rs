@@ -329,7 +329,7 @@ impl Run {
         node.take_datagrams(DATAGRAM_PORT, 24);
         let mut run = Self {
             node,
-            memory: NodeMemory::checked(true),
+            memory: NodeMemory::with_checks(true),
             now: Time(0),
             osos: BTreeMap::new(),
             honest_number: 0,

@@ -112,7 +112,7 @@ impl Reader {
 
     /// Has the program let the last of so many packets through to the network stack. False if there is a packet already.
     pub(crate) fn arm(&self, lacking: u32) -> bool {
-        self.awaited().store(lacking.into(), Ordering::Relaxed);
+        self.awaited_counter().store(lacking.into(), Ordering::Relaxed);
         // The program writes a packet before it looks at this number; either it sees the number, or the packet is seen here.
         fence(Ordering::SeqCst);
         self.is_empty()
@@ -120,7 +120,7 @@ impl Reader {
 
     /// Ends what [`Reader::arm`] began.
     pub(crate) fn disarm(&self) {
-        self.awaited().store(0, Ordering::Relaxed);
+        self.awaited_counter().store(0, Ordering::Relaxed);
     }
 
     /// Forgets all packets, after the program has begun its last. False if it did not end.
@@ -154,7 +154,7 @@ impl Reader {
         unsafe { &(*self.rings.ring(self.index)).tail }
     }
 
-    fn awaited(&self) -> &AtomicI64 {
+    fn awaited_counter(&self) -> &AtomicI64 {
         // SAFETY: as in `turn`.
         unsafe { &(*self.rings.ring(self.index)).awaited }
     }
@@ -224,11 +224,11 @@ mod tests {
     fn a_reader_may_sleep_only_while_there_is_nothing() {
         let mut reader = any_reader();
         assert!(reader.arm(3));
-        assert_eq!(reader.awaited().load(Ordering::Relaxed), 3);
+        assert_eq!(reader.awaited_counter().load(Ordering::Relaxed), 3);
         assert!(put(&reader, &[1]));
         assert!(!reader.arm(2));
         reader.disarm();
-        assert_eq!(reader.awaited().load(Ordering::Relaxed), 0);
+        assert_eq!(reader.awaited_counter().load(Ordering::Relaxed), 0);
         assert_eq!(reader.read(|packet| packet.len()), Some(1));
     }
 

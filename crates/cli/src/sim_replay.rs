@@ -38,7 +38,7 @@ pub(crate) fn run(flags: &ReplayFlags) -> anyhow::Result<ExitCode> {
         return compare(flags, &preset, &joint.workload(&path.display().to_string()));
     }
     let name = flags.program.mix.as_deref().unwrap_or_default();
-    let workload = mixed(flags, &read_mix(name)?)?;
+    let workload = workload_of_mix(flags, &read_mix(name)?)?;
     match &flags.write_goal {
         Some(path) => write_goal(flags, &preset, &workload, path),
         None => compare(flags, &preset, &workload),
@@ -140,7 +140,7 @@ fn unknown_mix(option: &str, name: &str) -> UsageError {
 }
 
 /// The program that a mix describes, in the size that the options want.
-fn mixed(flags: &ReplayFlags, mix: &Mix) -> anyhow::Result<Workload> {
+fn workload_of_mix(flags: &ReplayFlags, mix: &Mix) -> anyhow::Result<Workload> {
     let ranks = flags.ranks.unwrap_or(mix.ranks);
     let per_host = flags.processes.unwrap_or(mix.processes_per_host);
     mix.workload(ranks, per_host).map_err(|refused| about_size(&refused))

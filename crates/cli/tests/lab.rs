@@ -228,7 +228,8 @@ fn a_wait_in_vain_tells_what_processes_said() {
         await_within(Duration::from_millis(500), "the moon", || None::<()>);
     }));
     let message = message.unwrap_err().downcast::<String>().expect("panics are formatted");
-    for words in ["waited in vain: the moon", "it still runs\nstdout: out\nstderr: err\n"] {
+    for words in ["nothing came of waiting: the moon", "it still runs\nstdout: out\nstderr: err\n"]
+    {
         assert!(message.contains(words), "{message}");
     }
     assert!(message.contains("exit status: 3\nstdout: \nstderr: last words\n"), "{message}");

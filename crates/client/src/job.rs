@@ -36,7 +36,7 @@ struct State {
 
 impl Job {
     /// The place of a job that asked for it so; `lease` at the process that was admitted.
-    pub(crate) fn admitted(
+    pub(crate) fn from_admission(
         manager: Result<ManagerClient, ManagerError>,
         request: JobRequest,
         admission: JobAdmission,

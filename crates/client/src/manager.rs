@@ -147,7 +147,7 @@ impl ManagerClient {
         (&mut connection)
             .take(ADMISSION_BYTES_MAX)
             .read_line(&mut line)
-            .map_err(|error| self.silent(&error))?;
+            .map_err(|error| self.explain_silence(&error))?;
         let admission = serde_json::from_str(&line).map_err(|_| self.garbled_reply(status))?;
         Ok(Lease { admission, _connection: connection })
     }
@@ -212,7 +212,7 @@ impl ManagerClient {
             .get(format!("https://{}{path}", self.address))
             .header("authorization", &self.authorization)
             .call()
-            .map_err(|error| self.unanswered(&error))?;
+            .map_err(|error| self.explain_no_answer(&error))?;
         self.accept(response)
     }
 
@@ -226,7 +226,7 @@ impl ManagerClient {
             .post(format!("https://{}{path}", self.address))
             .header("authorization", &self.authorization)
             .send_json(body)
-            .map_err(|error| self.unanswered(&error))?;
+            .map_err(|error| self.explain_no_answer(&error))?;
         self.accept(response)
     }
 
@@ -242,17 +242,17 @@ impl ManagerClient {
         Err(ManagerError::Refused(refusal))
     }
 
-    fn unanswered(&self, error: &ureq::Error) -> ManagerError {
+    fn explain_no_answer(&self, error: &ureq::Error) -> ManagerError {
         match error {
             ureq::Error::Other(cause) if cause.is::<TlsError>() => ManagerError::NotTrusted {
                 address: self.address.clone(),
                 problem: cause.to_string(),
             },
-            other => self.silent(other),
+            other => self.explain_silence(other),
         }
     }
 
-    fn silent(&self, error: &dyn std::fmt::Display) -> ManagerError {
+    fn explain_silence(&self, error: &dyn std::fmt::Display) -> ManagerError {
         ManagerError::Silent { address: self.address.clone(), problem: error.to_string() }
     }
 

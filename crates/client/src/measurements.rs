@@ -26,7 +26,7 @@ impl Measurements {
         let found = match &settings.tuning {
             TuningChoice::File(path) => read(path),
             TuningChoice::Auto if settings.hosts == 1 => match manager {
-                Some(manager) => given(manager),
+                Some(manager) => ask_manager(manager),
                 None => {
                     let own = Tuning::own_file().filter(|path| path.exists());
                     own.map_or_else(|| Ok(Tuning::default()), |path| read(&path))
@@ -59,7 +59,7 @@ impl Measurements {
     }
 }
 
-fn given(manager: &ManagerClient) -> Result<Tuning, String> {
+fn ask_manager(manager: &ManagerClient) -> Result<Tuning, String> {
     let text = manager.tuning().map_err(|error| error.to_string())?;
     Tuning::from_toml(&text).map_err(|problem| format!("the manager's measurements: {problem}"))
 }

@@ -104,7 +104,7 @@ async fn serve_within(
     loop {
         let accepted = tokio::select! {
             accepted = accept(&listener, &room) => accepted,
-            () = shutdown.requested() => break,
+            () = shutdown.wait_for_request() => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
         };
         match accepted {
@@ -155,7 +155,7 @@ impl Accepted {
         let opening = tokio::time::timeout(limits.head_within, self.open(&guarded.tls));
         let opened = tokio::select! {
             opened = opening => opened,
-            () = shutdown.requested() => return,
+            () = shutdown.wait_for_request() => return,
         };
         match opened {
             Ok(Ok(Opened::Tls(stream))) => {
@@ -214,7 +214,7 @@ async fn serve_requests(
     let mut connection = std::pin::pin!(connection);
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
-        () = shutdown.requested() => {
+        () = shutdown.wait_for_request() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

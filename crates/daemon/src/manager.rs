@@ -121,7 +121,7 @@ impl Manager {
         let ending = {
             let (service, shutdown) = (Arc::clone(&self.service), self.shutdown.clone());
             tokio::spawn(async move {
-                shutdown.requested().await;
+                shutdown.wait_for_request().await;
                 service.close_streams();
             })
         };

@@ -259,7 +259,7 @@ impl Node {
         let Self { options, tcp, shm, datagrams, metrics, kernel, .. } = self;
         let kernel_counts = kernel.as_ref().map(KernelPath::counts);
         let registry = Registry::new();
-        let unqueued = datagrams.as_ref().map(|socket| Arc::new(socket.unqueued()));
+        let unqueued = datagrams.as_ref().map(|socket| Arc::new(socket.drop_counter()));
         let outside = OutsideMeters {
             kernel: KernelMeters::new(&registry, kernel_counts.clone()),
             unqueued: UnqueuedMeter::new(&registry, unqueued.clone()),

@@ -78,7 +78,7 @@ impl Shutdown {
     }
 
     /// Completes when somebody asks.
-    pub async fn requested(&self) {
+    pub async fn wait_for_request(&self) {
         let mut watched = self.shared.watched.subscribe();
         // The sender lives in `self`, so waiting can't fail.
         let _ = watched.wait_for(|requested| *requested).await;
@@ -143,7 +143,7 @@ mod tests {
         shutdown.on_request(count());
         assert_eq!(calls.load(Ordering::Relaxed), 2);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(shutdown.requested());
+        runtime.block_on(shutdown.wait_for_request());
     }
 
     #[test]

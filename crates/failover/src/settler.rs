@@ -124,7 +124,7 @@ impl Settler {
 
     /// The operation that is finished; none if what was under way is started again.
     #[must_use]
-    pub fn finished(&self) -> Option<OperationNumber> {
+    pub fn finished_operation(&self) -> Option<OperationNumber> {
         self.finished
     }
 

@@ -45,11 +45,11 @@ struct Machine<'a> {
 impl<'a> Machine<'a> {
     fn new(effort: &'a Effort) -> Result<Self, FigureError> {
         let tunable = Tunable::read_shipped(PRESET)?;
-        let constants = tunable.fitted();
+        let constants = tunable.fitted_constants();
         Ok(Self { tunable, constants, observations: observations(), effort })
     }
 
-    fn shipped(&self) -> Vec<f64> {
+    fn shipped_values(&self) -> Vec<f64> {
         self.constants.iter().map(|constant| constant.value).collect()
     }
 
@@ -70,7 +70,7 @@ impl<'a> Machine<'a> {
     /// The best constants without one observation, or with all. They start from the shipped values, which
     /// have seen the observation, so the fit has to forget it.
     fn fit(&self, left_out: Option<usize>) -> Result<Vec<f64>, FigureError> {
-        fit::least_squares(&self.shipped(), left_out, |constants| self.errors(constants))
+        fit::least_squares(&self.shipped_values(), left_out, |constants| self.errors(constants))
     }
 }
 
@@ -86,7 +86,7 @@ pub fn calibrate(
     let machine = Machine::new(effort)?;
     let count = machine.observations.len();
     progress.expect(1 + if leave_one_out { count as u64 } else { 0 });
-    let as_shipped = machine.errors(&machine.shipped())?;
+    let as_shipped = machine.errors(&machine.shipped_values())?;
     let again = machine.fit(None)?;
     let fitted_again = machine.errors(&again)?;
     progress.advance();
@@ -117,7 +117,7 @@ pub fn calibrate(
 pub fn sensitivity(effort: &Effort, progress: &Progress) -> Result<Table, FigureError> {
     let machine = Machine::new(effort)?;
     let (fitted, known) = (&machine.constants, &machine.observations);
-    let base = machine.values(&machine.shipped())?;
+    let base = machine.values(&machine.shipped_values())?;
     progress.expect(fitted.len() as u64);
     let mut table = Table::new(&[
         "constant",
@@ -129,7 +129,7 @@ pub fn sensitivity(effort: &Effort, progress: &Progress) -> Result<Table, Figure
     ]);
     for (index, constant) in fitted.iter().enumerate() {
         let changed = |factor: f64| -> Result<Vec<f64>, FigureError> {
-            let mut values = machine.shipped();
+            let mut values = machine.shipped_values();
             values[index] *= factor;
             let moved = machine.values(&values)?;
             Ok(moved.iter().zip(&base).map(|(to, from)| (to / from - 1.0) * 100.0).collect())

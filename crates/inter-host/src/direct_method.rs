@@ -137,7 +137,7 @@ impl DirectMethod {
     /// Lets both carriers fail if one has.
     fn share_failure(&mut self) {
         let Some(groups) = &mut self.groups else { return };
-        match (self.links.failed(), groups.levels.failed()) {
+        match (self.links.verdict(), groups.levels.verdict()) {
             (Some(verdict), None) => groups.levels.fail_for(verdict),
             (None, Some(verdict)) => self.links.fail_for(verdict),
             _ => {}
@@ -188,7 +188,7 @@ impl InterHost for DirectMethod {
         self.carrier().check();
         if let Some(ReplicatedGroups { levels, .. }) = &mut self.groups {
             if self.is_by_groups {
-                self.links.check_beside(levels.awaited().iter().copied());
+                self.links.check_beside(levels.awaited_hosts().iter().copied());
             } else {
                 levels.attend();
             }

@@ -84,10 +84,10 @@ impl FailoverTree {
     /// A place in a tree whose loss ends the communicator.
     #[must_use]
     pub fn without_fallback(member: TreeMember) -> Self {
-        Self::begun(State::InTree(Box::new(member)), None)
+        Self::in_state(State::InTree(Box::new(member)), None)
     }
 
-    fn begun(state: State, fallback: Option<Fallback>) -> Self {
+    fn in_state(state: State, fallback: Option<Fallback>) -> Self {
         Self {
             state,
             fallback,
@@ -111,7 +111,7 @@ impl FailoverTree {
         member.retain_results();
         links.stand_by();
         let fallback = Fallback::new(links, terms, request, alarm);
-        Self::begun(State::InTree(Box::new(member)), Some(fallback))
+        Self::in_state(State::InTree(Box::new(member)), Some(fallback))
     }
 
     /// Links that carry all until there is a tree: as after the loss of one, `request` is asked for it. All leaders of a
@@ -124,7 +124,7 @@ impl FailoverTree {
         alarm: Arc<Alarm>,
     ) -> Self {
         let state = State::OverLinks(OverLinks::new(Rejoin::new(links.me(), &request)));
-        Self::begun(state, Some(Fallback::new(links, terms, request, alarm)))
+        Self::in_state(state, Some(Fallback::new(links, terms, request, alarm)))
     }
 
     /// Whether links carry what the next operation is.

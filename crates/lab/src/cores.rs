@@ -79,13 +79,13 @@ impl Cores {
         let place = plan.members_of(Role::Host).position(|host| host.name == member.name);
         match place {
             Some(at) => &self.available[at * self.per_host..][..self.per_host],
-            None => self.shared(plan),
+            None => self.shared_cores(plan),
         }
     }
 
     /// The cores of all that is no host.
     #[must_use]
-    pub fn shared(&self, plan: &Plan) -> &[usize] {
+    pub fn shared_cores(&self, plan: &Plan) -> &[usize] {
         &self.available[plan.members_of(Role::Host).count() * self.per_host..]
     }
 }
@@ -133,7 +133,10 @@ mod tests {
         let cores = Cores::of(3, 2, vec![1, 2, 3, 5, 6, 7, 9, 40]).unwrap();
         let of = |name: &str| cores.of_member(&plan, plan.member(name).unwrap());
         assert_eq!([of("h0"), of("h1"), of("h2")], [[1, 2], [3, 5], [6, 7]]);
-        assert_eq!([of("manager"), of("leaf0"), of("leaf0-an"), cores.shared(&plan)], [[9, 40]; 4]);
+        assert_eq!(
+            [of("manager"), of("leaf0"), of("leaf0-an"), cores.shared_cores(&plan)],
+            [[9, 40]; 4]
+        );
     }
 
     #[test]

@@ -111,7 +111,7 @@ fn build(directory: &Directory, control: &mut Option<UnixStream>) -> Result<(), 
     namespaces::mount_processes()?;
     let config = directory.read_config().map_err(step("lab.json"))?;
     if let Some(cores) = &config.cores {
-        cores::keep_on(cores.shared(&config.plan))
+        cores::keep_on(cores.shared_cores(&config.plan))
             .map_err(step("the cores of manager and aggregators"))?;
     }
     let birthplace = Birthplace::own()?;

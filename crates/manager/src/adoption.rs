@@ -11,7 +11,7 @@ use tributary_wire::NodeId;
 use tributary_wire::control::{GroupRecord, HeldGroup, NodeOrder};
 
 use super::Manager;
-use super::config::{TEXT_MAX_BYTES, shown};
+use super::config::{TEXT_MAX_BYTES, make_printable};
 use super::groups::{Group, Member, MemberState, Stage};
 use super::plan::Terms;
 
@@ -40,7 +40,7 @@ impl Manager {
             return false;
         }
         let GroupRecord { level, parent, children, .. } = held.record;
-        let children = children.iter().map(|child| shown(child)).collect();
+        let children = children.iter().map(|child| make_printable(child)).collect();
         let name = String::from(self.nodes.name(node));
         let state = MemberState::Installed;
         // Root first, level by level.
@@ -77,7 +77,7 @@ impl Manager {
         let &HeldGroup { group, epoch, frame_version, osos, payload_max_bytes, stream, .. } = held;
         let stage =
             Stage::Live(Terms { group, epoch, frame_version, osos, payload_max_bytes, stream });
-        let (job, label) = (held.record.job, shown(&held.record.label));
+        let (job, label) = (held.record.job, make_printable(&held.record.label));
         self.groups
             .insert(group, Group { job, label, members: Vec::new(), stage, told_late: None });
         self.stats.groups_adopted += 1;

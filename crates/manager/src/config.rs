@@ -85,7 +85,7 @@ pub const TEXT_MAX_BYTES: usize = 255;
 
 /// A name or label as the manager keeps it: nothing that reads it from here on, be it a terminal, a log or a page, is
 /// steered by it. It is no longer than a peer may send, so that the next manager takes it over.
-pub(super) fn shown(text: &str) -> String {
+pub(super) fn make_printable(text: &str) -> String {
     printable_within(text, TEXT_MAX_BYTES).into_owned()
 }
 

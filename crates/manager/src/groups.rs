@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use tributary_topology::{GroupChild, GroupTree};
 use tributary_wire::{Epoch, GroupId, JobId, NodeId};
 
-use super::config::shown;
+use super::config::make_printable;
 use super::error::EventError;
 use super::nodes::NodeTable;
 use super::plan::{Plan, Terms};
@@ -219,7 +219,7 @@ impl Group {
 pub(super) fn members(tree: &GroupTree, nodes: &NodeTable, hosts: &[String]) -> Vec<Member> {
     let child_name = |child: &GroupChild| match *child {
         GroupChild::Node(below) => tree.nodes()[below].name.clone(),
-        GroupChild::Endpoint { request, .. } => shown(&hosts[request]),
+        GroupChild::Endpoint { request, .. } => make_printable(&hosts[request]),
     };
     tree.nodes()
         .iter()

@@ -7,7 +7,7 @@ use tributary_wire::control::{GroupRecord, JobAdmission, JobPlace, JobRequest};
 use tributary_wire::{Capability, JobId};
 
 use super::caller::Caller;
-use super::config::{ManagerConfig, TEXT_MAX_BYTES, shown};
+use super::config::{ManagerConfig, TEXT_MAX_BYTES, make_printable};
 use super::error::{AdmitError, GroupError};
 use super::groups::Member;
 use super::places::PlaceKeys;
@@ -55,7 +55,7 @@ impl JobTable {
         if !self.jobs.contains_key(&job) {
             self.check_room(config, owner)?;
         }
-        let name = shown(&name);
+        let name = make_printable(&name);
         let new = Job { owner: owner.clone(), name, processes, secret: None, leases: 0 };
         let entry = self.jobs.entry(job).or_insert(new);
         if *entry.secret.get_or_insert(secret) != secret {
@@ -137,7 +137,7 @@ impl JobTable {
         }
         let has_room = self.jobs.len() < config.jobs_max as usize;
         if has_room {
-            let (name, processes) = (shown(&record.job_name), record.processes);
+            let (name, processes) = (make_printable(&record.job_name), record.processes);
             self.jobs.insert(record.job, Job { owner, name, processes, secret: None, leases: 0 });
         }
         has_room

@@ -63,7 +63,7 @@ use streams::{Placement, StreamTrees};
 use tributary_protocol::Time;
 
 pub use caller::{Caller, TenantLimits};
-use config::shown;
+use config::make_printable;
 pub use config::{ManagerConfig, MulticastRange, TEXT_MAX_BYTES};
 pub use error::{AdmitError, DrainError, EventError, GroupError, RegisterError, TenantResource};
 pub use groups::RequestTicket;
@@ -264,7 +264,7 @@ impl Manager {
         let ticket = RequestTicket(self.tickets);
         let id = plan.grant.group;
         let stage = Stage::Installing(Installing { ticket, deadline: now, plan });
-        let label = shown(&request.label);
+        let label = make_printable(&request.label);
         self.groups.insert(id, Group { job, label, members, stage, told_late: None });
         self.order_level(now, id, 0);
         Ok(ticket)
@@ -346,8 +346,10 @@ impl Manager {
             .ok_or(GroupError::EpochsUsedUp)?;
         let stream = request.stream.and_then(|wanted| self.plan_stream(owner, &tree, wanted));
         let terms = plan::Terms { group, epoch, frame_version, osos, payload_max_bytes, stream };
-        let records =
-            members.iter().map(|it| self.jobs.record(job, &shown(&request.label), it)).collect();
+        let records = members
+            .iter()
+            .map(|it| self.jobs.record(job, &make_printable(&request.label), it))
+            .collect();
         let plan = Plan::draw(
             terms,
             &tree,

@@ -60,7 +60,7 @@ pub fn paths(shape: Shape, has_manager: bool) -> Vec<MeasuredPath> {
     } else {
         Vec::new()
     };
-    let groups = divisions.into_iter().map(MeasuredPath::replicated);
+    let groups = divisions.into_iter().map(MeasuredPath::in_replicated_groups);
     let tree = MeasuredPath { method: Method::Tree, ..MeasuredPath::direct() };
     [MeasuredPath::direct()]
         .into_iter()
@@ -96,7 +96,7 @@ impl MeasuredPath {
     }
 
     /// Replicated groups in these levels.
-    fn replicated(levels: Radices) -> Self {
+    fn in_replicated_groups(levels: Radices) -> Self {
         let carrier = MessageCarrier::Datagrams;
         Self { carrier, groups: Some(levels), ..Self::direct() }
     }
@@ -289,7 +289,7 @@ mod tests {
             case(Collective::Barrier, 0),
         ];
         let ring = MeasuredPath { algorithm: AlgorithmChoice::Ring, ..MeasuredPath::direct() };
-        let groups = MeasuredPath::replicated(Radices::new(&[4, 2]).unwrap());
+        let groups = MeasuredPath::in_replicated_groups(Radices::new(&[4, 2]).unwrap());
         assert_eq!(MeasuredPath::direct().cases(&all), all);
         assert_eq!(ring.cases(&all), all[..2]);
         assert_eq!(groups.cases(&all), [all[0], all[3]]);

@@ -36,7 +36,7 @@ impl NodeMemory {
     /// Memory that asserts the contract. Stale reads are for drivers in which a frame may be sent twice,
     /// so that an answer to a repeat can be overtaken by the next use of its slot.
     #[must_use]
-    pub fn checked(allows_stale_reads: bool) -> Self {
+    pub fn with_checks(allows_stale_reads: bool) -> Self {
         Self { order: Some(Order::new(allows_stale_reads)), ..Self::default() }
     }
 

@@ -40,7 +40,7 @@ pub enum Below {
 impl TreeShape {
     /// The result of an operation, whatever its target.
     #[must_use]
-    pub fn expected(&self, plan: &OperationPlan, tag: u64, operation: usize) -> Vec<u8> {
+    pub fn expected_result(&self, plan: &OperationPlan, tag: u64, operation: usize) -> Vec<u8> {
         let of = |member| plan.vector(Contribution { tag, operation: operation as u32, member });
         match plan.operator {
             Operator::Barrier => Vec::new(),
@@ -86,7 +86,7 @@ mod tests {
     ) -> Vec<u8> {
         let nodes = vec![members.iter().map(|member| Below::Member(*member)).collect()];
         let plan = OperationPlan::allreduce(operator, datatype, 8);
-        TreeShape { nodes }.expected(&plan, tag, 3)
+        TreeShape { nodes }.expected_result(&plan, tag, 3)
     }
 
     #[test]

@@ -418,7 +418,7 @@ impl Endpoint {
             operation: operation.number(),
             is_started: true,
             complete: Segments {
-                prefix: operation.sent() - in_flight.len() as u32,
+                prefix: operation.sent_segments() - in_flight.len() as u32,
                 window: in_flight,
             },
         }

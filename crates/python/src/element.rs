@@ -43,8 +43,8 @@ impl Element {
         let Some(code) = native(format) else { return opaque() };
         let known = match code {
             "?" => return Self::boolean(),
-            "b" | "h" | "i" | "l" | "q" | "n" => signed(size_bytes),
-            "B" | "H" | "I" | "L" | "Q" | "N" => unsigned(size_bytes),
+            "b" | "h" | "i" | "l" | "q" | "n" => signed_of_size(size_bytes),
+            "B" | "H" | "I" | "L" | "Q" | "N" => unsigned_of_size(size_bytes),
             "e" => Some(Datatype::F16),
             "f" => Some(Datatype::F32),
             "d" => Some(Datatype::F64),
@@ -59,8 +59,8 @@ impl Element {
     pub(crate) fn from_dlpack(code: u8, bits: u8, lanes: u16) -> Self {
         let size_bytes = usize::from(bits).div_ceil(8) * usize::from(lanes);
         let known = match (code, bits, lanes) {
-            (dlpack::INT, _, 1) => signed(size_bytes),
-            (dlpack::UNSIGNED, _, 1) => unsigned(size_bytes),
+            (dlpack::INT, _, 1) => signed_of_size(size_bytes),
+            (dlpack::UNSIGNED, _, 1) => unsigned_of_size(size_bytes),
             (dlpack::FLOAT, 16, 1) => Some(Datatype::F16),
             (dlpack::FLOAT, 32, 1) => Some(Datatype::F32),
             (dlpack::FLOAT, 64, 1) => Some(Datatype::F64),
@@ -94,7 +94,7 @@ fn native(format: &str) -> Option<&str> {
     }
 }
 
-fn signed(size_bytes: usize) -> Option<Datatype> {
+fn signed_of_size(size_bytes: usize) -> Option<Datatype> {
     match size_bytes {
         1 => Some(Datatype::I8),
         2 => Some(Datatype::I16),
@@ -104,7 +104,7 @@ fn signed(size_bytes: usize) -> Option<Datatype> {
     }
 }
 
-fn unsigned(size_bytes: usize) -> Option<Datatype> {
+fn unsigned_of_size(size_bytes: usize) -> Option<Datatype> {
     match size_bytes {
         1 => Some(Datatype::U8),
         2 => Some(Datatype::U16),

@@ -15,10 +15,10 @@ use crate::lane::Lane;
 /// How long the others of a part may take to come to the address.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Room for a colour, a key and an address.
-const CARD_BYTES: usize = 80;
+const REQUEST_BYTES: usize = 80;
 
 /// What every rank says of itself.
-struct Card {
+struct SplitRequest {
     color: i64,
     key: i64,
     rank: u32,
@@ -52,14 +52,15 @@ pub(crate) fn split(
 ) -> Result<Option<Rendezvous>, SplitError> {
     let listener = listen(lane, context);
     let address = listener.as_ref().map_or(String::new(), |(_, address)| address.to_string());
-    let mine = Card { color, key, rank, address };
+    let mine = SplitRequest { color, key, rank, address };
     let mut part = exchange(lane, &mine, size).map_err(SplitError::Exchange)?;
-    part.retain(|card| card.color == color);
+    part.retain(|request| request.color == color);
     if color < 0 {
         return Ok(None);
     }
-    part.sort_by_key(|card| (card.key, card.rank));
-    let own = part.iter().position(|card| card.rank == rank).expect("this rank's card is there");
+    part.sort_by_key(|request| (request.key, request.rank));
+    let own =
+        part.iter().position(|request| request.rank == rank).expect("this rank's request is there");
     let first = &part[0];
     let met = match listener {
         Ok((listener, _)) if own == 0 => Rendezvous::gather(listener, part.len() as u32, TIMEOUT),
@@ -83,13 +84,17 @@ fn listen(lane: &Lane, context: &Context) -> Result<(TcpListener, SocketAddr), S
     Ok((listener, bound))
 }
 
-fn exchange(lane: &Lane, mine: &Card, size: u32) -> Result<Vec<Card>, CollectiveError> {
+fn exchange(
+    lane: &Lane,
+    mine: &SplitRequest,
+    size: u32,
+) -> Result<Vec<SplitRequest>, CollectiveError> {
     let source = mine.encode();
-    let mut target = vec![0; CARD_BYTES * size as usize];
+    let mut target = vec![0; REQUEST_BYTES * size as usize];
     let operation = Operation {
         collective: Collective::Allgather,
         operator: Operator::Broadcast,
-        elements: CARD_BYTES as u64,
+        elements: REQUEST_BYTES as u64,
         source: source.as_ptr(),
         target: target.as_mut_ptr(),
         ..Operation::BARRIER
@@ -97,14 +102,14 @@ fn exchange(lane: &Lane, mine: &Card, size: u32) -> Result<Vec<Card>, Collective
     // SAFETY: both buffers are this function's, as long as the operation says, and outlive the call.
     unsafe { lane.run(&operation) }?;
     Ok((0..)
-        .zip(target.chunks_exact(CARD_BYTES))
-        .map(|(rank, bytes)| Card::decode(rank, bytes))
+        .zip(target.chunks_exact(REQUEST_BYTES))
+        .map(|(rank, bytes)| SplitRequest::decode(rank, bytes))
         .collect())
 }
 
-impl Card {
-    fn encode(&self) -> [u8; CARD_BYTES] {
-        let mut bytes = [0; CARD_BYTES];
+impl SplitRequest {
+    fn encode(&self) -> [u8; REQUEST_BYTES] {
+        let mut bytes = [0; REQUEST_BYTES];
         bytes[..8].copy_from_slice(&self.color.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.key.to_le_bytes());
         // The longest socket address has 58 characters.

@@ -77,7 +77,7 @@ impl Hub {
         while !exchange.is_complete() {
             let left = until.saturating_duration_since(Instant::now());
             let watched =
-                exchange.watched().map(|at| (at, &*self.members[at], exchange.awaits(at)));
+                exchange.peers_to_watch().map(|at| (at, &*self.members[at], exchange.awaits(at)));
             let ready = ready(watched, left).map_err(|error| {
                 RendezvousError::Mismatch(format!("rank 0 can't wait: {error}"))
             })?;
@@ -122,7 +122,7 @@ impl Hub {
     /// Those that have not brought their parts.
     fn missing(&self, exchange: &Exchange) -> RendezvousError {
         RendezvousError::Missing {
-            ranks: exchange.awaited().map(|at| at as u32 + 1).collect(),
+            ranks: exchange.awaited_peers().map(|at| at as u32 + 1).collect(),
             what: "take part in the set-up of a communicator",
             waited_s: self.timeout.as_secs_f64(),
         }

@@ -103,7 +103,7 @@ impl Member {
         operation.ask_at_ns = now_ns + operation.patience_ns;
         operation.take(me, call);
         let owed = core::mem::take(&mut operation.owed);
-        let previous = self.repeated(number);
+        let previous = self.repeated_contribution(number);
         let datagram = Datagram { operation: number, call, previous: previous.map(|it| it.0) };
         let payload = Place::Contribution { place, member: me };
         let previous = previous.map(|it| it.1);
@@ -169,14 +169,14 @@ impl Member {
                 self.answer_for(from, operation, of);
             }
             Message::NotYet { operation, lacks: Some(of) } if of < self.members => {
-                if let Some(operation) = self.known(operation) {
+                if let Some(operation) = self.known_mut(operation) {
                     operation.lacking[usize::from(of)] |= one(from);
                     let number = operation.number;
                     self.give_up_if_lost(number, of);
                 }
             }
             Message::NotYet { operation, lacks: None } => {
-                if let Some(operation) = self.known(operation) {
+                if let Some(operation) = self.known_mut(operation) {
                     operation.late |= one(from);
                 }
             }
@@ -311,13 +311,13 @@ impl Member {
         Some(&self.operations[self.place(number)]).filter(|it| it.number == number)
     }
 
-    fn known(&mut self, number: u64) -> Option<&mut Operation> {
+    fn known_mut(&mut self, number: u64) -> Option<&mut Operation> {
         let place = self.place(number);
         Some(&mut self.operations[place]).filter(|it| it.number == number)
     }
 
     /// This member's contribution before an operation, if it is short enough to be sent again.
-    fn repeated(&self, number: u64) -> Option<(Call, Place)> {
+    fn repeated_contribution(&self, number: u64) -> Option<(Call, Place)> {
         let number = number.checked_sub(1)?;
         let call = self.known_at(number)?.call(self.me)?;
         let place = Place::Contribution { place: self.place(number), member: self.me };
@@ -339,7 +339,7 @@ impl Member {
 
     /// Of a dead member only that is taken from others which they were asked for.
     fn take_passed(&mut self, of: u8, number: u64, call: Call) -> Option<Place> {
-        let operation = self.known(number)?;
+        let operation = self.known_mut(number)?;
         if operation.asked_for & one(of) == 0 {
             return None;
         }
@@ -455,7 +455,7 @@ impl Member {
 
     /// Asks a member for its contribution, once: links lose nothing.
     fn ask_if_lacking(&mut self, number: u64, from: u8) {
-        let Some(operation) = self.known(number) else { return };
+        let Some(operation) = self.known_mut(number) else { return };
         let is_lacking = operation.outcome == Outcome::Open
             && (operation.present | operation.asked) & one(from) == 0;
         if is_lacking {
@@ -480,7 +480,7 @@ impl Member {
             return;
         }
         self.open(number);
-        let Some(operation) = self.known(number) else { return };
+        let Some(operation) = self.known_mut(number) else { return };
         match (operation.outcome, operation.is_begun) {
             #[cfg(feature = "planted-bugs")]
             (Outcome::Completed, _)
@@ -500,7 +500,7 @@ impl Member {
         if crate::planted::is_planted(crate::planted::Bug::DeadNotAskedFor) {
             return;
         }
-        let Some(operation) = self.known(number) else { return };
+        let Some(operation) = self.known_mut(number) else { return };
         let is_lacking = operation.is_begun
             && operation.outcome == Outcome::Open
             && (operation.present | operation.asked_for) & one(of) == 0;
@@ -520,7 +520,7 @@ impl Member {
             return;
         }
         self.open(number);
-        let Some(operation) = self.known(number) else { return };
+        let Some(operation) = self.known_mut(number) else { return };
         if operation.outcome == Outcome::Completed {
             return self.push_sum(to, number);
         }
@@ -537,7 +537,7 @@ impl Member {
     /// Fails an operation if nobody that lives has what a dead member contributed.
     fn give_up_if_lost(&mut self, number: u64, of: u8) {
         let (dead, others) = (self.dead, self.others());
-        let Some(operation) = self.known(number) else { return };
+        let Some(operation) = self.known_mut(number) else { return };
         let is_asked = operation.asked_for & one(of) != 0 && operation.outcome == Outcome::Open;
         let silent = others & !dead & !operation.lacking[usize::from(of)];
         if is_asked && silent == 0 && self.has_failed.is_none() {

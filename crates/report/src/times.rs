@@ -115,7 +115,7 @@ impl Times {
 
     /// Adds what ranks of this job waited for each other.
     pub fn add_waits(&mut self, waits: &Waits) {
-        for ((kind, path, from_bytes), compared_ns, waiting_ns) in waits.compared() {
+        for ((kind, path, from_bytes), compared_ns, waiting_ns) in waits.compared_operations() {
             let sizes = self.collectives.get_mut(&kind).and_then(|paths| paths.get_mut(&path));
             if let Some(measured) = sizes.and_then(|sizes| sizes.get_mut(&from_bytes)) {
                 measured.compared_ns += compared_ns;

@@ -207,7 +207,7 @@ impl Waits {
 
     /// The operations that all their ranks kept: collective, path and size class, their time at all ranks, and what of it was
     /// waiting, in nanoseconds.
-    pub(super) fn compared(
+    pub(super) fn compared_operations(
         &self,
     ) -> impl Iterator<Item = ((CollectiveKind, PathTaken, u64), u64, u64)> {
         self.seen.iter().filter_map(|((_, members, _), seen)| {
@@ -254,7 +254,7 @@ mod tests {
         times
     }
 
-    fn measured(
+    fn measured_at(
         times: &Times,
         (kind, path, from_bytes): (CollectiveKind, PathTaken, u64),
     ) -> &Measured {
@@ -266,7 +266,7 @@ mod tests {
         // In turns one rank comes 900 ns late.
         let late = |call: u64| if call.is_multiple_of(2) { [100, 1000] } else { [1000, 100] };
         let times = job(10_000, |_, _| CELL, late);
-        let measured = measured(&times, CELL);
+        let measured = measured_at(&times, CELL);
         assert_eq!(measured.calls, 20_000);
         let compared = measured.compared_ns / 1100;
         assert!((SAMPLES_MAX as u64 / 4..=SAMPLES_MAX as u64).contains(&compared), "{compared}");
@@ -279,7 +279,7 @@ mod tests {
     fn a_program_that_repeats_itself_is_sampled_evenly() {
         // Of eight operations one is waited for.
         let late = |call: u64| if call.is_multiple_of(8) { [8000, 1000] } else { [1000, 1000] };
-        let share = measured(&job(100_000, |_, _| CELL, late), CELL).waiting_share().unwrap();
+        let share = measured_at(&job(100_000, |_, _| CELL, late), CELL).waiting_share().unwrap();
         // 7000 of 23,000; 64 to 256 samples, of which an eighth matters.
         assert!((0.12..0.48).contains(&share), "{share}");
     }
@@ -289,14 +289,14 @@ mod tests {
         let bcast = (CollectiveKind::Broadcast, PathTaken::Direct, 8);
         let empty = (CollectiveKind::Allreduce, PathTaken::Direct, 0);
         for cell in [bcast, empty] {
-            assert_eq!(measured(&job(100, |_, _| cell, |_| [5, 9]), cell).waiting_share(), None);
+            assert_eq!(measured_at(&job(100, |_, _| cell, |_| [5, 9]), cell).waiting_share(), None);
         }
         // Ranks of which one contributes more.
         let longer = (CollectiveKind::Allgather, PathTaken::Direct, 16);
         let uneven = |_, rank| if rank == 0 { longer } else { (longer.0, longer.1, 4) };
-        assert_eq!(measured(&job(100, uneven, |_| [5, 9]), longer).waiting_share(), None);
+        assert_eq!(measured_at(&job(100, uneven, |_| [5, 9]), longer).waiting_share(), None);
         let barrier = (CollectiveKind::Barrier, PathTaken::InHost, 0);
-        let share = measured(&job(100, |_, _| barrier, |_| [5, 15]), barrier).waiting_share();
+        let share = measured_at(&job(100, |_, _| barrier, |_| [5, 15]), barrier).waiting_share();
         assert_eq!(share, Some(0.5));
     }
 
@@ -310,7 +310,7 @@ mod tests {
         let (mut waits, mut times) = (Waits::default(), cells.times(1));
         waits.add(&sampler.samples());
         times.add_waits(&waits);
-        assert_eq!(measured(&times, CELL).waiting_share(), None);
+        assert_eq!(measured_at(&times, CELL).waiting_share(), None);
     }
 
     #[test]

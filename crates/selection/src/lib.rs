@@ -361,7 +361,7 @@ impl Selection {
         let pieces = u64::from(leaders) * u64::from(sub_partitions);
         let piece_bytes = len_bytes.div_ceil(pieces);
         let measured = rule.map(|rule| rule.algorithm).unwrap_or_default();
-        let preferred = self.model.preferred(kind, self.hosts, measured);
+        let preferred = self.model.preferred_algorithm(kind, self.hosts, measured);
         let algorithm = preferred.unwrap_or_else(|| match &mut self.predictor {
             // Constants that were measured here tell more than prices of a kind of network.
             Some(predictor) if self.model.measured_costs().is_none() => {

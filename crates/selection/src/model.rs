@@ -44,7 +44,7 @@ impl Model {
     }
 
     /// The algorithm that is named, else the one measured best, if it has the form.
-    pub(super) fn preferred(
+    pub(super) fn preferred_algorithm(
         &self,
         kind: CollectiveKind,
         hosts: u32,
@@ -93,7 +93,7 @@ mod tests {
         len_bytes: u64,
     ) -> Algorithm {
         let model = Model::new(named, None);
-        let preferred = model.preferred(kind, hosts, measured);
+        let preferred = model.preferred_algorithm(kind, hosts, measured);
         preferred.unwrap_or_else(|| model.algorithm(kind, hosts, len_bytes))
     }
 

@@ -20,7 +20,7 @@ fn settings(set: &[(&str, &str)]) -> Settings {
 
 fn decision(hosts: usize, set: &[(&str, &str)]) -> Decision {
     let hosts: Vec<_> = (0..hosts).map(|host| format!("h{host}@{host}")).collect();
-    let hosts = Hosts::named(&hosts, 8, Network::Ethernet25, 2);
+    let hosts = Hosts::from_names(&hosts, 8, Network::Ethernet25, 2);
     Decision::new(&settings(set), &Tuning::default(), hosts)
 }
 
@@ -92,7 +92,7 @@ fn ring(leaders: u32) -> Path {
 fn hosts_of_one_kernel_are_told_from_hosts_of_a_network() {
     let network = |names: &[&str], cores| {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        Hosts::named(&names, 8, Network::Cloud, cores).network
+        Hosts::from_names(&names, 8, Network::Cloud, cores).network
     };
     let of_one_kernel = ["a@12", "b@12#0", "b@12#1"];
     assert_eq!(network(&of_one_kernel, 7), None);
@@ -167,7 +167,7 @@ fn on_a_network_the_model_decides_and_names_the_radices() {
     let opened = opened(16);
     let path = |set: &[(&str, &str)], elements| {
         let names: Vec<_> = (0..16).map(|host| format!("h{host}@{host}")).collect();
-        let hosts = Hosts::named(&names, 16, Network::Cloud, 2);
+        let hosts = Hosts::from_names(&names, 16, Network::Cloud, 2);
         let decision = Decision::new(&settings(set), &Tuning::default(), hosts);
         Selection::between_hosts(decision, opened).path(&allreduce(elements))
     };
@@ -209,7 +209,7 @@ fn replicated_groups_carry_short_operations_on_a_network() {
         assert!(!has_groups && path != by_groups, "{knob}={value}");
     }
     let names: Vec<_> = (0..8).map(|host| format!("h{host}@1")).collect();
-    let of_one_kernel = Hosts::named(&names, 8, Network::Ethernet25, 7);
+    let of_one_kernel = Hosts::from_names(&names, 8, Network::Ethernet25, 7);
     assert!(Decision::new(&settings(&[]), &none, of_one_kernel).group_radices().is_none());
     let hosts = Hosts { network: Some(Network::Ethernet25), ..of_one_kernel };
     let blocked = Hosts { have_datagrams: false, ..hosts };
@@ -407,7 +407,7 @@ fn sums_of_floats_keep_their_order_where_packets_are_lost() {
     let mut selection = Selection::between_hosts(decision(8, &[MANAGER]), opened);
     let floats = allreduce(16 << 10);
     (0..1000).for_each(|_| _ = choose_and_count(&mut selection, &floats));
-    assert!(!selection.asks_for_losses(), "whoever changes nothing asks nothing");
+    assert!(!selection.asks_for_losses(), "a rank that changes nothing asks nothing");
     let integers = Question { is_exact: true, ..floats };
     (0..16).for_each(|_| _ = choose_and_count(&mut selection, &integers));
     assert!(selection.asks_for_losses());

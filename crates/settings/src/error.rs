@@ -4,7 +4,7 @@ use crate::knobs::Knob;
 
 /// A knob's value that can't be. One line that says which, what it was and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} is {value:?}; allowed{}", knob.name, allowed(knob, *other))]
+#[error("{} is {value:?}; allowed{}", knob.name, describe_allowed(knob, *other))]
 pub struct SettingError {
     /// The knob.
     pub knob: &'static Knob,
@@ -26,7 +26,7 @@ impl SettingError {
     }
 }
 
-fn allowed(knob: &Knob, other: Option<&Knob>) -> String {
+fn describe_allowed(knob: &Knob, other: Option<&Knob>) -> String {
     match other {
         Some(other) => format!(" without {} only", other.name),
         None => format!(": {}", knob.allowed),

@@ -239,7 +239,8 @@ pub const SOCKETS: Knob = Knob {
     default: "1",
     unit: "sockets",
     allowed: "kernel, or 1 to 64",
-    help: "parts of each host with a leader of their own between hosts: kernel takes the sockets that ranks \
+    help: "experimental, not yet timed on two sockets: parts of each host with a leader of their own between \
+           hosts: kernel takes the sockets that ranks \
            are bound to, a number deals a host's ranks in so many blocks; 1 is a leader a host",
 };
 /// Leaders per host.

@@ -154,7 +154,7 @@ impl Settings {
             read.number_unless(knob, "auto", 0..=u64::MAX)
         };
         let fabric = read.choice(&knobs::FABRIC)?;
-        let manager = read.parsed(&knobs::MANAGER, reader::address)?;
+        let manager = read.parse(&knobs::MANAGER, reader::address)?;
         let (sums, external_receiver) =
             (read.choice(&knobs::SUMS)?, read.path(&knobs::EXTERNAL_RECEIVER));
         // What is added are integers then, and nobody tells a receiver which.
@@ -183,7 +183,7 @@ impl Settings {
             avoid_losses: read.choice(&knobs::AVOID_LOSSES)?,
             sums,
             direct_algorithm: read.choice(&knobs::DIRECT_ALGORITHM)?,
-            groups: read.parsed(&knobs::GROUPS, reader::groups)?.flatten(),
+            groups: read.parse(&knobs::GROUPS, reader::groups)?.flatten(),
             multicast: read.choice(&knobs::MULTICAST)?,
             receive: read.choice(&knobs::RECEIVE)?,
             sockets: read.number_unless(&knobs::SOCKETS, "kernel", 1..=64)?,
@@ -200,9 +200,9 @@ impl Settings {
             between_allgather_max_bytes: bytes_or_auto(&knobs::BETWEEN_ALLGATHER_MAX)?,
             between_scan_max_bytes: bytes_or_auto(&knobs::BETWEEN_SCAN_MAX)?,
             tuning: TuningChoice::of(&read.text(&knobs::TUNING)),
-            host_address: read.parsed(&knobs::HOST_ADDRESS, |text| text.parse().ok())?,
-            interface: read.parsed(&knobs::INTERFACE, InterfaceChoice::parse)?,
-            ports: read.parsed(&knobs::PORTS, Ports::parse)?,
+            host_address: read.parse(&knobs::HOST_ADDRESS, |text| text.parse().ok())?,
+            interface: read.parse(&knobs::INTERFACE, InterfaceChoice::parse)?,
+            ports: read.parse(&knobs::PORTS, Ports::parse)?,
             external_receiver,
             wait: read.choice(&knobs::WAIT)?,
             cross_memory: read.choice(&knobs::CROSS_MEMORY)?,

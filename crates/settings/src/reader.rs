@@ -20,7 +20,7 @@ impl<E: Fn(&str) -> Option<String>> Reader<E> {
     }
 
     /// What `read` makes of the text; `None` if there is no text.
-    pub(super) fn parsed<T>(
+    pub(super) fn parse<T>(
         &self,
         knob: &'static Knob,
         read: impl FnOnce(&str) -> Option<T>,

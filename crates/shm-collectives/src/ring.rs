@@ -150,7 +150,7 @@ impl Rings {
             return self.claim(ring);
         }
         // Acquire: as in `claim_by_counters`.
-        if self.segment.done(ring, reader).load(Ordering::Acquire) < filled_last {
+        if self.segment.done_step(ring, reader).load(Ordering::Acquire) < filled_last {
             let event = AwaitedEvent::Done;
             return Err(Awaited { peer: reader, ring, step: filled_last, event });
         }
@@ -166,7 +166,7 @@ impl Rings {
         for peer in self.peers() {
             // Acquire: pairs with the Release in `finish` of the peer: its reads of the slot come
             // before this rank's writes.
-            let done = self.segment.done(ring, peer).load(Ordering::Acquire);
+            let done = self.segment.done_step(ring, peer).load(Ordering::Acquire);
             if done < step {
                 return Err(Awaited { peer, ring, step, event: AwaitedEvent::Done });
             }
@@ -254,7 +254,7 @@ impl Rings {
         self.places[ring].next = step + 1;
         if done && ring != EXCHANGE_RING {
             // Release: pairs with the Acquire in `claim_by_counters` of the peers.
-            self.segment.done(ring, self.local_rank).store(step, Ordering::Release);
+            self.segment.done_step(ring, self.local_rank).store(step, Ordering::Release);
             self.wake_sleepers();
         }
     }
@@ -268,7 +268,9 @@ impl Rings {
             AwaitedEvent::Filled => {
                 self.segment.flag(ring, peer, step).load(Ordering::Acquire) == self.call.flag(step)
             }
-            AwaitedEvent::Done => self.segment.done(ring, peer).load(Ordering::Acquire) >= step,
+            AwaitedEvent::Done => {
+                self.segment.done_step(ring, peer).load(Ordering::Acquire) >= step
+            }
         }
     }
 
@@ -281,7 +283,7 @@ impl Rings {
         let flag = self.call.flag(step);
         let (word, wanted) = match event {
             AwaitedEvent::Filled => (self.segment.flag(ring, peer, step), flag..=flag),
-            AwaitedEvent::Done => (self.segment.done(ring, peer), step..=u64::MAX),
+            AwaitedEvent::Done => (self.segment.done_step(ring, peer), step..=u64::MAX),
         };
         // Acquire: as in `is_met`.
         (0..polls).any(|_| {

@@ -283,7 +283,7 @@ impl Segment {
 
     /// The last step of `ring` that `rank` has finished reading.
     #[inline]
-    pub(super) fn done(&self, ring: usize, rank: u32) -> &AtomicU64 {
+    pub(super) fn done_step(&self, ring: usize, rank: u32) -> &AtomicU64 {
         &self.control(rank).done.0[ring]
     }
 

@@ -110,7 +110,7 @@ impl<D: Data> World<D> {
 
     /// Packets lost so far.
     #[must_use]
-    pub fn lost(&self) -> u64 {
+    pub fn lost_packets(&self) -> u64 {
         self.losses.count()
     }
 

@@ -65,7 +65,7 @@ pub struct Report {
 impl Report {
     /// Of a run in which a machine has panicked.
     #[must_use]
-    pub fn panicked(message: String) -> Self {
+    pub fn of_panic(message: String) -> Self {
         Self {
             violation: Some(Violation::Panicked { message }),
             trace_hash: 0,

@@ -165,7 +165,7 @@ impl System<'_> {
             Carry::Tree | Carry::Stream { .. } => {
                 self.advance_in_tree(place, carry, &pipeline).map_err(named)
             }
-            Carry::Links(_) if pipeline.reduced() > 0 && self.links(place).results == 0 => {
+            Carry::Links(_) if pipeline.reduced_parts() > 0 && self.links(place).results == 0 => {
                 if looks {
                     self.check_links(place).map_err(named)?;
                 }
@@ -202,8 +202,8 @@ impl System<'_> {
         }
         let links = self.links(place);
         let may_send = links.is_granted || !is_stream;
-        if may_send && pipeline.reduced() > links.told_parts {
-            links.told_parts = pipeline.reduced();
+        if may_send && pipeline.reduced_parts() > links.told_parts {
+            links.told_parts = pipeline.reduced_parts();
             let (parts, total) = (links.told_parts, carry.parts());
             self.send(aggregator, Frame::Ready { parts, total });
         }

@@ -59,7 +59,7 @@ impl System<'_> {
             Some((number, seat))
         });
         if let Some((communicator, seat)) = stuck {
-            let (rank, completed) = (seat.rank, seat.completed());
+            let (rank, completed) = (seat.rank, seat.completed_operations());
             self.report(Violation::Stuck { communicator, rank, completed });
         }
     }

@@ -96,7 +96,7 @@ impl Seat {
     }
 
     /// Operations completed.
-    pub(super) fn completed(&self) -> usize {
+    pub(super) fn completed_operations(&self) -> usize {
         self.begun - usize::from(self.operation.is_some())
     }
 

@@ -87,7 +87,7 @@ impl System<'_> {
         let (ends, Some(mut exchange)) = (seat.hub.clone(), seat.exchange.clone()) else {
             return Ok(false);
         };
-        let watched: Vec<usize> = exchange.watched().collect();
+        let watched: Vec<usize> = exchange.peers_to_watch().collect();
         for at in watched {
             match self.front(ends[at]) {
                 Some(Frame::SetUpPart) if exchange.awaits(at) => {

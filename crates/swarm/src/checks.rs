@@ -24,7 +24,11 @@ impl World<'_> {
         }
         let stuck = self.communicators.iter().find_map(|communicator| {
             let number = communicator.leaders.iter().position(|leader| leader.end.is_none())?;
-            Some((communicator.key, number as u32, communicator.leaders[number].completed()))
+            Some((
+                communicator.key,
+                number as u32,
+                communicator.leaders[number].completed_operations(),
+            ))
         });
         if let Some((key, member, completed)) = stuck {
             let group = key.to_string();

@@ -129,7 +129,7 @@ impl Leader {
         (self.job, self.host)
     }
 
-    pub(super) fn completed(&self) -> usize {
+    pub(super) fn completed_operations(&self) -> usize {
         self.completed
     }
 }

@@ -434,7 +434,7 @@ impl World<'_> {
         let (index, plan, vector) = (*index, *plan, vector.clone());
         let run = self.members[member as usize].run;
         let flat = self.over_links(id, &plan, index);
-        let tree = &self.expected(run, index).bytes;
+        let tree = &self.expected_result(run, index).bytes;
         let size = plan.datatype.size_bytes();
         let elements =
             vector.chunks_exact(size).zip(tree.chunks_exact(size).zip(flat.chunks_exact(size)));
@@ -452,7 +452,7 @@ impl World<'_> {
     fn over_links(&self, id: LeaderId, plan: &OperationPlan, index: usize) -> Vec<u8> {
         let communicator = &self.communicators[id.communicator as usize];
         let members = (0..communicator.leaders.len() as u32).map(Below::Member).collect();
-        TreeShape { nodes: vec![members] }.expected(plan, communicator.tag, index)
+        TreeShape { nodes: vec![members] }.expected_result(plan, communicator.tag, index)
     }
 
     /// An operation as all leaders mean it. Behind the script they only wait for each other.

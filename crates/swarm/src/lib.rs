@@ -115,7 +115,7 @@ pub fn run(seed: u64) -> Outcome {
 fn run_hosts(seed: u64, keeps_trace: bool) -> hosts::Report {
     // As below.
     let ended = catch_unwind(|| hosts::run(seed, keeps_trace));
-    ended.unwrap_or_else(|panic| hosts::Report::panicked(message_of(panic.as_ref())))
+    ended.unwrap_or_else(|panic| hosts::Report::of_panic(message_of(panic.as_ref())))
 }
 
 fn message_of(panic: &(dyn Any + Send)) -> String {

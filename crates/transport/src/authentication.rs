@@ -71,7 +71,7 @@ impl AuthenticationKey {
     /// For frame number `number` of one direction of a link whose codes also tell the order of its
     /// frames: the number (8 bytes, little-endian) goes before the header.
     #[must_use]
-    pub fn numbered(&self, number: u64) -> Self {
+    pub fn for_frame_number(&self, number: u64) -> Self {
         let mut hasher = self.0;
         hasher.write(&number.to_le_bytes());
         Self(hasher)
@@ -130,7 +130,7 @@ mod tests {
             assert_ne!(of(group, hosts), expected, "group {group}, hosts {hosts:?}");
         }
         let fifth = 0x195c_bf06_67b5_57fd_c82c_8056_662e_f5f1_u128.to_be_bytes();
-        assert_eq!(empty(AuthenticationKey::new(key).numbered(5)), fifth);
+        assert_eq!(empty(AuthenticationKey::new(key).for_frame_number(5)), fifth);
     }
 
     #[test]

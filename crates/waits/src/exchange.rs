@@ -20,17 +20,17 @@ impl Exchange {
     }
 
     /// Those whose connections have to be looked at: for parts, and for the ends of connections.
-    pub fn watched(&self) -> impl Iterator<Item = usize> {
+    pub fn peers_to_watch(&self) -> impl Iterator<Item = usize> {
         #[cfg(feature = "planted-bugs")]
         if crate::planted::is_planted(crate::planted::Bug::GatheredInTurn) {
-            let next = self.awaited().next();
+            let next = self.awaited_peers().next();
             return next.map_or(0..0, |next| next..next + 1);
         }
         0..self.has_brought.len()
     }
 
     /// Those whose parts have not come.
-    pub fn awaited(&self) -> impl Iterator<Item = usize> {
+    pub fn awaited_peers(&self) -> impl Iterator<Item = usize> {
         (0..self.has_brought.len()).filter(|at| !self.has_brought[*at])
     }
 
@@ -61,11 +61,11 @@ mod tests {
         let mut exchange = Exchange::new(3);
         for other in [2, 0, 1] {
             assert!(exchange.awaits(other) && !exchange.is_complete());
-            assert!(exchange.watched().eq(0..3), "who has brought its part may still go");
+            assert!(exchange.peers_to_watch().eq(0..3), "who has brought its part may still go");
             exchange.on_part(other);
             assert!(!exchange.awaits(other));
         }
-        assert!(exchange.is_complete() && exchange.awaited().next().is_none());
+        assert!(exchange.is_complete() && exchange.awaited_peers().next().is_none());
         assert!(Exchange::new(0).is_complete(), "one process needs nobody");
     }
 }

@@ -64,7 +64,7 @@ impl Pipeline {
 
     /// Parts that lie at the leader, ready to go up.
     #[must_use]
-    pub const fn reduced(&self) -> usize {
+    pub const fn reduced_parts(&self) -> usize {
         self.reduced
     }
 

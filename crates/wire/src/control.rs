@@ -216,7 +216,7 @@ pub struct GroupInstall {
 impl GroupInstall {
     /// What the aggregator has of the group once it is installed; none if the manager gave it no record.
     #[must_use]
-    pub fn held(&self) -> Option<HeldGroup> {
+    pub fn to_held_group(&self) -> Option<HeldGroup> {
         let &Self { group, epoch, frame_version, osos, payload_max_bytes, stream, .. } = self;
         let record = self.record.clone()?;
         Some(HeldGroup { group, epoch, frame_version, osos, payload_max_bytes, stream, record })

@@ -15,7 +15,7 @@ pub(super) fn input(datatype: Datatype, operator: Operator, rank: u32, elements:
 }
 
 /// The expected reduction of `ranks` inputs; for a broadcast, rank 0's input.
-pub(super) fn expected(
+pub(super) fn expected_result(
     datatype: Datatype,
     operator: Operator,
     ranks: u32,
@@ -174,24 +174,24 @@ mod tests {
     #[test]
     fn four_ranks_sum_to_six() {
         // Ranks 0..4 hold 0, 1, 2, 3 in some rotation, whatever the index.
-        let sums = expected(Datatype::F32, Operator::Sum, 4, 3000);
+        let sums = expected_result(Datatype::F32, Operator::Sum, 4, 3000);
         assert!(sums.chunks_exact(4).all(|sum| sum == 6.0_f32.to_le_bytes()));
-        let sums = expected(Datatype::F16, Operator::Sum, 4, 5);
+        let sums = expected_result(Datatype::F16, Operator::Sum, 4, 5);
         assert!(sums.chunks_exact(2).all(|sum| sum == f16::from_f32(6.0).to_le_bytes()));
     }
 
     #[test]
     fn integers_wrap_and_floats_overflow() {
         // 64 ranks of which 32 hold a 2: 2^32.
-        let products = expected(Datatype::I32, Operator::Product, 64, 1);
+        let products = expected_result(Datatype::I32, Operator::Product, 64, 1);
         assert_eq!(products, [0; 4]);
-        let products = expected(Datatype::F16, Operator::Product, 64, 1);
+        let products = expected_result(Datatype::F16, Operator::Product, 64, 1);
         assert_eq!(products, f16::INFINITY.to_le_bytes());
     }
 
     #[test]
     fn minloc_names_the_first_rank_of_the_smallest() {
-        let found = expected(Datatype::F64Index, Operator::MinLoc, 9, 40);
+        let found = expected_result(Datatype::F64Index, Operator::MinLoc, 9, 40);
         for (index, pair) in found.chunks_exact(16).enumerate() {
             let rank = u32::from_le_bytes(pair[8..12].try_into().unwrap());
             assert!(rank < 4, "the smallest value is among the first four ranks");

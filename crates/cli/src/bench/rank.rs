@@ -186,7 +186,7 @@ impl<'a> Rank<'a> {
         }
         let Work { datatype, operator, .. } = *self.work;
         let elements = self.operation.elements as usize;
-        let expected = pattern::expected(datatype, operator, self.ranks, elements);
+        let expected = pattern::expected_result(datatype, operator, self.ranks, elements);
         let bytes: Vec<u8> = self.target.iter().flat_map(|word| word.to_ne_bytes()).collect();
         match pattern::first_difference(datatype, &bytes[..expected.len()], &expected) {
             None => Ok(()),

@@ -204,7 +204,7 @@ pub(crate) fn await_within<T>(
         if let Some(seen) = poll() {
             return seen;
         }
-        assert!(Instant::now() < hangs_at, "waited in vain: {what}\n{}", started());
+        assert!(Instant::now() < hangs_at, "nothing came of waiting: {what}\n{}", started());
         thread::sleep(POLL);
     }
 }

@@ -52,7 +52,7 @@ impl Engine {
     }
 
     /// The combiner of a blocking operation that the engine does not call.
-    fn uncalled(&self, operation: &Operation) -> Option<Combiner> {
+    fn combiner_left_to_mpi(&self, operation: &Operation) -> Option<Combiner> {
         operation
             .combiner
             .filter(|combiner| self.check_combiner(operation.collective, *combiner).is_err())
@@ -60,7 +60,7 @@ impl Engine {
 
     /// The path that a blocking operation takes, which may be that of its vectors.
     pub(crate) fn path_of_blocking(&mut self, operation: &Operation) -> Path {
-        match self.uncalled(operation) {
+        match self.combiner_left_to_mpi(operation) {
             Some(_) => self.path(&as_allgather(operation, operation.target)),
             None => self.path(operation),
         }
@@ -71,7 +71,7 @@ impl Engine {
         &self,
         operation: &Operation,
     ) -> Result<Option<Gathered>, CollectiveError> {
-        let combiner = self.uncalled(operation);
+        let combiner = self.combiner_left_to_mpi(operation);
         combiner.map(|combiner| self.gather(operation, combiner)).transpose()
     }
 

@@ -281,7 +281,7 @@ impl ExactSums {
 
 impl ExactSum {
     /// What the program called: ranks that call another reduction, or floats of another type, are to be told so.
-    pub(super) fn called(&self) -> Called {
+    pub(super) fn call_of_program(&self) -> Called {
         let Operation { collective, datatype, .. } = self.operation;
         let number = collective.root().unwrap_or(0) ^ u32::from(datatype.code()) << 24;
         Called { kind: collective.kind(), number }
@@ -335,7 +335,7 @@ impl ExactSum {
 
     /// Writes this rank's part of the result.
     fn read(&self, layout: Layout, lanes: &[i64]) {
-        let wanted = self.wanted();
+        let wanted = self.wanted_range();
         if wanted.is_empty() {
             return;
         }
@@ -364,7 +364,7 @@ impl ExactSum {
     }
 
     /// Which values of this step are part of this rank's result.
-    fn wanted(&self) -> Range<usize> {
+    fn wanted_range(&self) -> Range<usize> {
         let block = self.block();
         let (step_end, block_end) = (self.first + self.len(), block.end);
         block.start.clamp(self.first, step_end)..block_end.clamp(self.first, step_end)

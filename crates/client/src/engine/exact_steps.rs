@@ -37,7 +37,7 @@ impl Engine {
 
     /// Ranks of a host compare what carries a call, and this.
     fn note_called(&mut self, sum: &ExactSum) {
-        let called = sum.called();
+        let called = sum.call_of_program();
         if let Some(host) = &mut self.host {
             host.note(called.number ^ (called.kind as u32) << 16);
         }
@@ -49,7 +49,7 @@ impl Engine {
             false => path,
         };
         self.note_called(&sum);
-        let plan = self.plan(carried, sum.called(), step_path);
+        let plan = self.plan(carried, sum.call_of_program(), step_path);
         self.current = Some(Current { exact_sum: Some((sum, path)), ..Current::new(plan) });
     }
 }

@@ -134,7 +134,7 @@ impl MultiLeader {
         leader: u32,
         is_alone: bool,
     ) -> Result<bool, Abort> {
-        if !self.is_meeting && self.met < self.reduced(partition) {
+        if !self.is_meeting && self.met < self.reduced_partitions(partition) {
             let operation = partition.inter_host_operation(leader, self.met, is_alone);
             // SAFETY: the buffers belong to the operation that runs.
             unsafe { links.start(&operation)? };
@@ -176,7 +176,7 @@ impl MultiLeader {
     }
 
     /// Sub-partitions that the host has reduced.
-    fn reduced(&self, partition: &Partition) -> u32 {
+    fn reduced_partitions(&self, partition: &Partition) -> u32 {
         let rounds = self.host_done / partition.leaders;
         // One in the first round, and one in every other after that.
         if rounds == 0 { 0 } else { (1 + rounds / 2).min(partition.parts) }
@@ -229,7 +229,7 @@ mod tests {
                     .filter(|(step, _)| *step == HostStep::Reduce)
                     .count() as u32;
                 let progress = MultiLeader { host_done: done, ..MultiLeader::default() };
-                assert_eq!(progress.reduced(&partition), reduced, "{done} of {parts}");
+                assert_eq!(progress.reduced_partitions(&partition), reduced, "{done} of {parts}");
             }
         }
     }

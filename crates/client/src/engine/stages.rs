@@ -29,7 +29,7 @@ impl Engine {
 
     /// Lets a little time pass, or sleeps until the operation that runs can go on.
     pub(crate) fn pause(&mut self, waiter: &mut Waiter) {
-        let Some((waits_for, method)) = self.awaited() else {
+        let Some((waits_for, method)) = self.awaited_stage() else {
             waiter.pause(std::thread::sleep);
             return;
         };
@@ -48,7 +48,7 @@ impl Engine {
 
     /// What the stage under way waits for, and the method that it uses between hosts; none if there is
     /// no such stage.
-    fn awaited(&self) -> Option<(WaitsFor, Method)> {
+    fn awaited_stage(&self) -> Option<(WaitsFor, Method)> {
         let current = self.current.as_ref()?;
         match current.plan.get(current.next)? {
             Stage::Host(_) => Some((WaitsFor::Host, Method::Tree)),

@@ -113,7 +113,7 @@ impl Streamed {
         if !self.pipeline.may_ask_for_lock() {
             return Ok(());
         }
-        let ready_bytes = self.end_of(self.pipeline.reduced() - 1);
+        let ready_bytes = self.end_of(self.pipeline.reduced_parts() - 1);
         let (Some(stream), Some(tree)) = (&mut self.stream, tree) else { return Ok(()) };
         let failed = |abort| Failure::InterHost(Method::Tree, abort);
         if !std::mem::replace(&mut stream.is_started, true) {

@@ -191,7 +191,7 @@ impl Service {
 
     /// Returns when the manager is asked to stop.
     pub(super) async fn stopping(&self) {
-        self.shutdown.requested().await;
+        self.shutdown.wait_for_request().await;
     }
 
     /// Moves an aggregator's groups away.

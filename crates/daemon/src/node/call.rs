@@ -93,7 +93,7 @@ impl Caller {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(Bytes::from(text)))
             .expect("path, address and token are valid in a request");
-        let mut sender = match self.kept().await {
+        let mut sender = match self.take_connection().await {
             Some(kept) => kept,
             None => self.connect().await?,
         };
@@ -105,7 +105,7 @@ impl Caller {
     }
 
     /// The persistent connection, unless it has been closed in the meantime.
-    async fn kept(&mut self) -> Option<SendRequest<Full<Bytes>>> {
+    async fn take_connection(&mut self) -> Option<SendRequest<Full<Bytes>>> {
         let mut kept = self.connection.take()?;
         kept.ready().await.ok()?;
         Some(kept)

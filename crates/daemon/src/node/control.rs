@@ -54,7 +54,7 @@ impl Control {
     pub(super) async fn run(mut self) {
         let shutdown = self.shutdown.clone();
         tokio::select! {
-            () = shutdown.requested() => {}
+            () = shutdown.wait_for_request() => {}
             LoopGone = self.reconnect_until_stopped() => {}
         }
     }

@@ -34,7 +34,7 @@ impl InstalledGroups {
 
     /// The event loop is about to be told to install a group.
     pub(super) fn on_install(&self, install: &GroupInstall) {
-        let group = InstalledGroup { held: install.held(), is_installed: false };
+        let group = InstalledGroup { held: install.to_held_group(), is_installed: false };
         self.groups.borrow_mut().insert((install.group, install.epoch), group);
     }
 

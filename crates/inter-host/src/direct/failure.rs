@@ -58,7 +58,7 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// What is known for certain.
-    pub(crate) fn known(self) -> Option<Verdict> {
+    pub(crate) fn known_verdict(self) -> Option<Verdict> {
         match self {
             Self::Known(verdict) => Some(verdict),
             Self::Ended(_) => None,

@@ -60,7 +60,7 @@ impl DirectLinks {
     }
 
     /// Why there is no going on.
-    pub(crate) fn failed(&self) -> Option<Verdict> {
+    pub(crate) fn verdict(&self) -> Option<Verdict> {
         self.failed
     }
 
@@ -201,7 +201,7 @@ impl DirectLinks {
     fn ask(&mut self) {
         let Some(running) = &self.running else { return };
         let call = running.call();
-        running.awaited().into_iter().chain(running.unsent()).for_each(|host| {
+        running.awaited_host().into_iter().chain(running.hosts_to_send_to()).for_each(|host| {
             self.peers.ask(host, call);
         });
     }
@@ -253,14 +253,14 @@ impl InterHost for DirectLinks {
 
     fn sleep(&mut self, time: Duration) {
         let Some(running) = &self.running else { return };
-        self.peers.sleep(running.awaited(), running.unsent(), time);
+        self.peers.sleep(running.awaited_host(), running.hosts_to_send_to(), time);
     }
 
     fn check(&mut self) {
         if self.failed.is_some() {
             return;
         }
-        let awaited = self.running.as_ref().and_then(Running::awaited);
+        let awaited = self.running.as_ref().and_then(Running::awaited_host);
         let checked =
             self.peers.check().and_then(|()| self.peers.compare_calls(&self.calls, awaited));
         match checked {

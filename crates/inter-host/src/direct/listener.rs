@@ -145,7 +145,7 @@ impl Pending {
         let edge = frame.header.edge;
         let host = u32::from(edge.child.0);
         let key = identity.link_key([me, host]);
-        let is_authentic = key.is_none_or(|key| key.numbered(0).authenticates(&frame));
+        let is_authentic = key.is_none_or(|key| key.for_frame_number(0).authenticates(&frame));
         let is_member = edge.group == identity.group && edge.capability == identity.secret;
         if frame.header.message != Message::Join || !is_member || !is_authentic {
             return Greeting::Wrong;

@@ -420,7 +420,7 @@ fn verdict_in(
                 }
             }
             Ok(None) => return None,
-            Err(error) => return failure_of(host, identity, error).known(),
+            Err(error) => return failure_of(host, identity, error).known_verdict(),
         }
     }
     None

@@ -135,7 +135,7 @@ impl Running {
 
     /// The host that the next step needs a frame from. None while the step waits for room to send: what
     /// has arrived must not end a sleep that it does not help.
-    pub(super) fn awaited(&self) -> Option<u32> {
+    pub(super) fn awaited_host(&self) -> Option<u32> {
         match self.step {
             Some(Action::Receive { from, span, buffer, .. }) => {
                 let piece = self.what.piece(span, self.landed_elements);
@@ -152,7 +152,7 @@ impl Running {
     }
 
     /// The hosts that something is still to be sent to.
-    pub(super) fn unsent(&self) -> impl Iterator<Item = u32> {
+    pub(super) fn hosts_to_send_to(&self) -> impl Iterator<Item = u32> {
         self.unsent.iter().map(|outgoing| outgoing.to)
     }
 

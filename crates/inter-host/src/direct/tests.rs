@@ -340,17 +340,17 @@ fn strangers_are_turned_away() {
             strangers.push(connect_tcp(address, options(), WATCHDOG).unwrap());
             let other = Identity::from_bytes([8; Identity::BYTES], true);
             let edge = edge_of(identity, 0);
-            let key = identity.link_key([0, host]).map(|key| key.numbered(0));
+            let key = identity.link_key([0, host]).map(|key| key.for_frame_number(0));
             strangers.push(call(address, edge_of(other, 0), key));
             let later = [2, 999].map(|caller| (caller, identity.link_key([caller.into(), host])));
             for (caller, key) in later {
-                let key = key.map(|key| key.numbered(0));
+                let key = key.map(|key| key.for_frame_number(0));
                 strangers.push(call(address, edge_of(identity, caller), key));
             }
             if let Some(key) = identity.link_key([0, host]) {
-                let of_another = other.link_key([0, host]).map(|key| key.numbered(0));
-                let of_others = identity.link_key([1, 2 - host]).map(|key| key.numbered(0));
-                for key in [None, of_another, of_others, Some(key.numbered(1)), Some(key)] {
+                let of_another = other.link_key([0, host]).map(|key| key.for_frame_number(0));
+                let of_others = identity.link_key([1, 2 - host]).map(|key| key.for_frame_number(0));
+                for key in [None, of_another, of_others, Some(key.for_frame_number(1)), Some(key)] {
                     strangers.push(call(address, edge, key));
                 }
             }

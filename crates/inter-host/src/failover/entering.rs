@@ -36,7 +36,7 @@ impl Entering {
     }
 
     /// Where there is no place to take.
-    pub(super) fn failed() -> Self {
+    pub(super) fn without_place() -> Self {
         Self(Arc::new(Mutex::new(Progress::Over(None))))
     }
 

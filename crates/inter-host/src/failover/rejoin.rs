@@ -134,7 +134,7 @@ impl Rejoin {
                 Phase::Grant => {
                     self.entering = Some(match boundary.grant() {
                         Some(grant) => Entering::begin(terms, grant, links.me()),
-                        None => Entering::failed(),
+                        None => Entering::without_place(),
                     });
                     return Ok(AtBoundary::Over);
                 }

@@ -155,7 +155,7 @@ impl Settling {
     }
 
     fn start(&mut self, step: Step, links: &mut DirectLinks) -> Result<(), Abort> {
-        let operation = self.settler.finished().expect("only what is finished has steps");
+        let operation = self.settler.finished_operation().expect("only what is finished has steps");
         let (whole, cut) = whole(&self.here, operation).expect("known since it was decided");
         let bytes = cut.bytes(&step.segments);
         if bytes.is_empty() {

@@ -107,7 +107,7 @@ impl Datagrams {
         let me = u32::from(edge.child.0);
         let keys = (0..addresses.len() as u32).map(|host| identity.link_key([me, host])).collect();
         Self {
-            unqueued: socket.unqueued(),
+            unqueued: socket.drop_counter(),
             socket,
             identity,
             edge,

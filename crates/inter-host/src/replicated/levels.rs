@@ -384,7 +384,7 @@ impl ReplicatedLevels {
     }
 
     /// The other hosts of the groups that the operation under way waits in.
-    pub(crate) fn awaited(&self) -> &[u32] {
+    pub(crate) fn awaited_hosts(&self) -> &[u32] {
         let waiting = self.running.as_ref().filter(|running| !running.is_done);
         waiting.map_or(&[], |running| &self.levels[running.level].others)
     }
@@ -424,7 +424,7 @@ impl ReplicatedLevels {
     }
 
     /// Why there is no going on.
-    pub(crate) fn failed(&self) -> Option<Verdict> {
+    pub(crate) fn verdict(&self) -> Option<Verdict> {
         self.failed
     }
 

@@ -80,7 +80,7 @@ impl Subscription {
         sender.multicast_from(*own.ip(), MulticastReceivers::Network).ok()?;
         // A filter is no check, as for datagrams that come to this host alone.
         let _ = socket.queue_holders([capability]);
-        Some(Self { address: address.into(), unqueued: socket.unqueued(), socket })
+        Some(Self { address: address.into(), unqueued: socket.drop_counter(), socket })
     }
 }
 

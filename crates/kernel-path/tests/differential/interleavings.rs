@@ -283,7 +283,7 @@ fn play(does: &[Does], window: u16) -> (u64, u64) {
 #[test]
 fn two_members_meet() {
     let (orders, completed) = play(&[met(0, 0), met(1, 0)], 4);
-    assert!(0 < completed && completed < orders, "whoever loses the race to open goes up");
+    assert!(0 < completed && completed < orders, "a thread that loses the race to open goes up");
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn grant_two(site: &mut Site, job: &JobAdmission) -> Held {
         site.request(job, hosts, osos).unwrap();
         while let Some((node, install)) = site.take_install() {
             let at = NAMES.iter().position(|name| site.node[*name] == node).unwrap();
-            held.0[at].push(install.held().unwrap());
+            held.0[at].push(install.to_held_group().unwrap());
             site.report(node, super::installed(&install));
         }
     }

@@ -221,7 +221,7 @@ fn names_that_steer_a_terminal_are_kept_written_out() {
     site.manager.request_group(Time(0), &Caller::Operator, job.job, &request).unwrap();
     site.drain();
     let (node, install) = site.take_install().unwrap();
-    let held = install.held().unwrap();
+    let held = install.to_held_group().unwrap();
     site.report(node, installed(&install));
     site.install_all();
     let status = site.manager.status(Time(0));

@@ -127,7 +127,7 @@ fn nobody_squats_in_the_place_of_another_tenants_job_at_the_next_manager() {
     before.request(&job, &["h0"], 3).unwrap();
     let mut held = Vec::<HeldGroup>::new();
     while let Some((node, install)) = before.take_install() {
-        held.push(install.held().unwrap());
+        held.push(install.to_held_group().unwrap());
         before.report(node, installed(&install));
     }
     let own = before.job_of(&mallory).unwrap();
@@ -172,7 +172,7 @@ fn groups_of_a_number_that_is_another_tenants_by_now_are_removed() {
     let other = after.job_of(&tenant("two")).unwrap();
     assert_eq!(other.job, job.job);
     after.manager.handle_node_gone(after.node["leaf0"]);
-    let holds = [install.held().unwrap()].into();
+    let holds = [install.to_held_group().unwrap()].into();
     let offer = NodeOffer { registration: registration("leaf0", 8, 32), holds };
     after.manager.register_node(offer).unwrap();
     after.drain();
@@ -216,7 +216,7 @@ fn a_job_goes_on_with_its_own_token_alone_also_at_the_next_manager() {
     before.request(&job, &["h0"], 3).unwrap();
     let mut held = Vec::<HeldGroup>::new();
     while let Some((node, install)) = before.take_install() {
-        held.push(install.held().unwrap());
+        held.push(install.to_held_group().unwrap());
         before.report(node, installed(&install));
     }
     let resume = Some(JobPlace { job: job.job, secret: job.secret });

@@ -257,7 +257,7 @@ impl Operation {
     }
 
     /// Segments sent so far, all before those unsent.
-    pub(super) fn sent(&self) -> u32 {
+    pub(super) fn sent_segments(&self) -> u32 {
         self.sent
     }
 

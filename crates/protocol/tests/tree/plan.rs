@@ -72,7 +72,7 @@ impl GroupPlan {
         let plan = &self.script[operation];
         let children = |node: &TreeNode| node.children.iter().map(|child| child.below).collect();
         let shape = TreeShape { nodes: self.tree.iter().map(children).collect() };
-        (plan.operator != Operator::Barrier).then(|| shape.expected(plan, seed, operation))
+        (plan.operator != Operator::Barrier).then(|| shape.expected_result(plan, seed, operation))
     }
 }
 

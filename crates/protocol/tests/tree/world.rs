@@ -78,7 +78,7 @@ impl NodeHost {
     fn new(config: NodeConfig, timing: &Timing) -> Self {
         Self {
             node: Node::new(config),
-            memory: NodeMemory::checked(timing.is_disorderly || timing.datagrams.is_some()),
+            memory: NodeMemory::with_checks(timing.is_disorderly || timing.datagrams.is_some()),
             ports: Ports::default(),
             events: Vec::new(),
             refused: Vec::new(),

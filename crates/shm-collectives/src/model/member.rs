@@ -101,7 +101,7 @@ impl Member {
             return outcome;
         }
         self.buffers[rank as usize].are_the_owners();
-        for (first, len_bytes, value) in expected(&action, number, rank, ranks, len_bytes) {
+        for (first, len_bytes, value) in expected_ends(&action, number, rank, ranks, len_bytes) {
             assert_eq!([target[first], target[first + len_bytes - 1]], [value; 2], "rank {rank}");
         }
         Ok(())
@@ -118,7 +118,7 @@ impl Member {
 }
 
 /// Where a result begins, how long it is, and of what bytes its ends are.
-fn expected(
+fn expected_ends(
     action: &Action,
     number: u8,
     rank: u32,

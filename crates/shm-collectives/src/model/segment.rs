@@ -133,7 +133,7 @@ impl Segment {
         self.slot(ring, rank, step).payload.with_mut(|payload| unsafe { (*payload).as_mut_ptr() })
     }
 
-    pub(super) fn done(&self, ring: usize, rank: u32) -> &AtomicU64 {
+    pub(super) fn done_step(&self, ring: usize, rank: u32) -> &AtomicU64 {
         &self.control(rank).done.0[ring]
     }
 }

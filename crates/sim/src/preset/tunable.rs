@@ -40,7 +40,7 @@ impl Tunable {
 
     /// The constants whose source says that they were fitted.
     #[must_use]
-    pub fn fitted(&self) -> Vec<FittedConstant> {
+    pub fn fitted_constants(&self) -> Vec<FittedConstant> {
         let tables = self.table.iter().filter_map(|(name, value)| Some((name, value.as_table()?)));
         tables
             .flat_map(|(table, constants)| {
@@ -99,7 +99,7 @@ mod tests {
     /// The machine of the published tables; docs/evidence/simulator-accuracy.md says what each is fitted to.
     #[test]
     fn few_constants_are_fitted() {
-        let fitted = Tunable::read_shipped("edr-sharp").unwrap().fitted();
+        let fitted = Tunable::read_shipped("edr-sharp").unwrap().fitted_constants();
         assert!((1..=12).contains(&fitted.len()), "{}: {fitted:?}", fitted.len());
         let mut observations: Vec<_> = fitted.iter().map(|one| &one.observation).collect();
         observations.sort();

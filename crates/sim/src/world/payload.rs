@@ -93,7 +93,7 @@ impl ArenaMemory {
         &mut self.accumulators[usize::from(slot) * each..][..each]
     }
 
-    fn parked(&self, place: Place) -> usize {
+    fn parking_offset(&self, place: Place) -> usize {
         let Lane::Parked(child) = place.lane else { panic!("an accumulator is no parking place") };
         (usize::from(place.slot) * self.children + usize::from(child.0)) * self.payload_max_bytes
     }
@@ -112,7 +112,9 @@ impl Arenas {
         let bytes = accumulator_bytes(datatype, shape.elements() as usize);
         let parked = match incoming {
             Source::Frame(_) => Vec::new(),
-            Source::Parked(from) => memory.parked[memory.parked(from)..][..shape.bytes()].to_vec(),
+            Source::Parked(from) => {
+                memory.parked[memory.parking_offset(from)..][..shape.bytes()].to_vec()
+            }
         };
         let incoming = if let Source::Frame(frame) = incoming { frame } else { &parked };
         let accumulator = &mut memory.accumulator(at.slot)[..bytes];
@@ -127,7 +129,7 @@ impl Arenas {
 impl Payloads for Arenas {
     fn park(&mut self, at: Place, incoming: &[u8]) {
         let memory = self.at(at);
-        let first = memory.parked(at);
+        let first = memory.parking_offset(at);
         memory.parked[first..][..incoming.len()].copy_from_slice(incoming);
     }
 

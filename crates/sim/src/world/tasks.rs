@@ -84,7 +84,7 @@ impl<D: Data> World<D> {
                 let from = from.map(|from| RankId(first + from));
                 self.ranks[id.index()].posted.push(Posted { from, tag, node });
                 self.match_incoming(id, now);
-                self.begun(id, node)
+                self.note_begun(id, node)
             }
             Task::Calculate(_) | Task::Send { .. } => {
                 run.ready.insert((now, node));
@@ -94,7 +94,7 @@ impl<D: Data> World<D> {
     }
 
     /// An operation has begun. Returns what waited for that.
-    pub(super) fn begun(&mut self, id: RankId, node: u32) -> Vec<u32> {
+    pub(super) fn note_begun(&mut self, id: RankId, node: u32) -> Vec<u32> {
         core::mem::take(&mut self.graph_of(id).graph.nodes[node as usize].ahead_of)
     }
 
@@ -171,7 +171,7 @@ impl<D: Data> World<D> {
             }
             Task::Receive { .. } => unreachable!("a receive waits for its message"),
         };
-        let ahead_of = self.begun(id, node);
+        let ahead_of = self.note_begun(id, node);
         self.release(id, ahead_of, now);
         done_at
     }

@@ -86,7 +86,7 @@ impl World<'_> {
         let stream = self.communicator(id).stream;
         let leader = self.leader(id);
         let Course::Settling { settler, .. } = &leader.course else { return };
-        let operation = settler.finished().expect("only what is finished has steps");
+        let operation = settler.finished_operation().expect("only what is finished has steps");
         let (is_behind, has_some_completed) = (settler.is_behind(), settler.has_some_completed());
         let (plan, cut) = leader.whole(operation).expect("known since it was decided");
         let bytes = cut.bytes(&step.segments);
@@ -147,7 +147,7 @@ impl World<'_> {
         let settled = std::mem::replace(&mut self.leader(id).course, over_links);
         let Course::Settling { settler, .. } = settled else { unreachable!("it was settling") };
         let key = self.communicator(id).key;
-        let finished = settler.finished();
+        let finished = settler.finished_operation();
         self.trace.note(self.now, Some(key), || {
             format!("leader {}: the loss is settled, finished is {finished:?}", id.number)
         });

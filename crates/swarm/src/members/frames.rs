@@ -83,7 +83,7 @@ impl World<'_> {
             return;
         }
         let key = self.runs[run as usize].key;
-        let expected = self.expected(run, operation);
+        let expected = self.expected_result(run, operation);
         let is_right = expected.is_sound && expected.bytes.get(body.bytes.clone()) == Some(payload);
         if let Some(leader) = self.members[member as usize].leader() {
             self.leader_takes(leader, body.bytes.start, payload);
@@ -95,14 +95,14 @@ impl World<'_> {
     }
 
     /// The expected result of an operation.
-    pub(crate) fn expected(&mut self, run: u32, operation: usize) -> &Expected {
+    pub(crate) fn expected_result(&mut self, run: u32, operation: usize) -> &Expected {
         let entry = &self.runs[run as usize];
         let plan = self.operation_plan(entry.job, entry.group, operation);
         let entry = &mut self.runs[run as usize];
         entry.expected.resize(entry.expected.len().max(operation + 1), None);
         let (shape, tag, members) = (&entry.shape, entry.tag, entry.members.len() as u32);
         entry.expected[operation].get_or_insert_with(|| {
-            let bytes = shape.expected(&plan, tag, operation);
+            let bytes = shape.expected_result(&plan, tag, operation);
             let is_sound = plan.is_sound(&bytes, Contribution::of_all(tag, operation, members));
             Expected { bytes, is_sound }
         })

@@ -38,7 +38,7 @@ impl World<'_> {
                     self.node(node).machine.offer_datagrams(group);
                 }
                 let host = self.node(node);
-                let held = order.held().expect("the manager gives every group a record");
+                let held = order.to_held_group().expect("the manager gives every group a record");
                 host.installed.push(Installed { key, held });
                 self.trace.note(self.now, Some(key), || format!("node {node}: installed"));
                 self.say(node, NodeEvent::Installed { group, epoch });

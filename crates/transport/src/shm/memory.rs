@@ -203,7 +203,7 @@ impl Memory for Ring {
         }
     }
 
-    fn released(&self, order: Ordering) -> u64 {
+    fn load_released(&self, order: Ordering) -> u64 {
         self.control_word(RELEASED).load(order)
     }
 

@@ -33,7 +33,7 @@ pub(super) trait Memory {
     /// The payload of the record at `at`; `payload_bytes` is at most the ring size less a line.
     fn payload(&self, at: usize, payload_bytes: usize) -> &[u8];
     /// Loads how far the consumer has released the ring.
-    fn released(&self, order: Ordering) -> u64;
+    fn load_released(&self, order: Ordering) -> u64;
     /// Stores how far the consumer has released the ring.
     fn set_released(&self, released: u64, order: Ordering);
     /// The word in which the named side says that it sleeps: zero, or the number of its sleep.
@@ -142,7 +142,7 @@ impl<M: Memory> Producer<M> {
         }
         // Acquire: partner is the Release store in `Consumer::release`; the consumer has read what
         // it released before this side writes over it.
-        let claimed = self.memory.released(Acquire);
+        let claimed = self.memory.load_released(Acquire);
         let line = LINE_BYTES as u64;
         if claimed < self.released || claimed > self.written || !claimed.is_multiple_of(line) {
             return Err(BadReleased { claimed, written: self.written });

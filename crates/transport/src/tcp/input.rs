@@ -50,11 +50,11 @@ impl Input {
 
     /// The beginning of the next frame if all of the frame has arrived. No frame is held.
     pub(super) fn complete(&self) -> Result<Option<Begun>, ReceiveError> {
-        Ok(self.begun()?.filter(|begun| self.arrived_bytes() >= begun.frame_bytes()))
+        Ok(self.begun_frame()?.filter(|begun| self.arrived_bytes() >= begun.frame_bytes()))
     }
 
     /// The beginning of the next frame if its header has arrived.
-    fn begun(&self) -> Result<Option<Begun>, ReceiveError> {
+    fn begun_frame(&self) -> Result<Option<Begun>, ReceiveError> {
         let Some(bytes) = self.buffer[self.start..self.end].first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
         };
@@ -93,7 +93,7 @@ impl Input {
 
     /// The room for the next read; never empty. The next frame is not complete.
     pub(super) fn room(&mut self) -> Result<&mut [u8], ReceiveError> {
-        let need_bytes = self.begun()?.map_or(HEADER_BYTES, |begun| begun.frame_bytes());
+        let need_bytes = self.begun_frame()?.map_or(HEADER_BYTES, |begun| begun.frame_bytes());
         if self.start + need_bytes > self.buffer.len() {
             self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;
@@ -112,9 +112,9 @@ impl Input {
     }
 
     /// The error of a connection that ended here.
-    pub(super) fn closed(&self) -> ReceiveError {
+    pub(super) fn closing_error(&self) -> ReceiveError {
         let got_bytes = self.arrived_bytes();
-        match self.begun() {
+        match self.begun_frame() {
             _ if got_bytes == 0 => ReceiveError::Closed,
             Ok(begun) => {
                 let need_bytes = begun.map_or(HEADER_BYTES, |begun| begun.frame_bytes());

@@ -279,7 +279,7 @@ impl TcpLink {
         };
         match recv(&self.socket, room, RecvFlags::DONTWAIT) {
             Ok((0, _)) => {
-                let error = self.input.closed();
+                let error = self.input.closing_error();
                 return Err(self.fail_receive(error));
             }
             Ok((got, _)) => {
@@ -292,7 +292,7 @@ impl TcpLink {
             }
             Err(Errno::INTR) => {}
             Err(errno) if is_closed(errno) => {
-                let error = self.input.closed();
+                let error = self.input.closing_error();
                 return Err(self.fail_receive(error));
             }
             Err(errno) => return Err(self.fail_receive(ReceiveError::Os(OsError::from(errno)))),
@@ -344,7 +344,7 @@ impl Link for TcpLink {
     fn send(&mut self, header: &[u8; HEADER_BYTES], payload: &[u8]) -> Result<Sent, SendError> {
         check_announced(header, payload, self.payload_max_bytes)?;
         let Some(key) = self.key else { return self.send_gathered([header, payload, &[]]) };
-        let key = self.order.map_or(key, |order| key.numbered(order.sent));
+        let key = self.order.map_or(key, |order| key.for_frame_number(order.sent));
         let code = key.code(header, payload).to_bytes();
         let sent = self.send_gathered([&announcing_code(*header), payload, &code])?;
         if let Some(order) = self.order.as_mut().filter(|_| sent == Sent::Taken) {
@@ -361,7 +361,7 @@ impl Link for TcpLink {
         self.input.release();
         let Some(begun) = self.next_header()? else { return Ok(None) };
         if let Some(key) = self.key {
-            let key = self.order.map_or(key, |order| key.numbered(order.received));
+            let key = self.order.map_or(key, |order| key.for_frame_number(order.received));
             if !key.authenticates(&self.input.frame(&begun)) {
                 return Err(self.refuse_not_authentic());
             }

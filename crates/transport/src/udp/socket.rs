@@ -583,7 +583,7 @@ impl DatagramSocket {
 
     /// Counts what the kernel drops at this socket.
     #[must_use]
-    pub fn unqueued(&self) -> Unqueued {
+    pub fn drop_counter(&self) -> Unqueued {
         Unqueued::of(Arc::downgrade(&self.socket))
     }
 

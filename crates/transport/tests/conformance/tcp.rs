@@ -239,7 +239,8 @@ fn where_codes_tell_the_order_no_frame_counts_twice_or_out_of_turn() {
     guarded("where_codes_tell_the_order_no_frame_counts_twice_or_out_of_turn", || {
         let (header, payload) = frame(1, 100);
         let coded = |number| {
-            let code = authentication_key(5).numbered(number).code(&header, &payload).to_bytes();
+            let code =
+                authentication_key(5).for_frame_number(number).code(&header, &payload).to_bytes();
             [&announcing_code(header)[..], &payload, &code].concat()
         };
         let unnumbered = authentication_key(5).code(&header, &payload).to_bytes();

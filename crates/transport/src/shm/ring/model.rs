@@ -92,7 +92,7 @@ impl Memory for Arc<Shared> {
         &[]
     }
 
-    fn released(&self, order: Ordering) -> u64 {
+    fn load_released(&self, order: Ordering) -> u64 {
         self.released.load(self.order_unless(Broken::ReleasedOrder, order))
     }
 
