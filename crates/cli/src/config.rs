@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use tributary_client::knobs::{self, KnobValue};
-use tributary_client::{Settings, misspelt};
+use tributary_client::{Adapter, Moderation, Settings, adapters, misspelt, network_of};
 use tributary_shm_collectives::EXCHANGE_RANKS_MAX;
 use tributary_shm_collectives::processor::{Cache, Processor};
 
@@ -13,6 +13,9 @@ use tributary_views::tables;
 
 use crate::flags::ConfigFlags;
 use crate::{explain, usage};
+
+/// How long an adapter may keep a packet to itself before that counts: hosts on a network of adapters are some 5 to 10 us apart.
+const MODERATION_US_MAX: u32 = 10;
 
 /// Prints every knob and the machine, then fails if a knob has a value that is not allowed; or explains
 /// which path an operation takes.
@@ -24,15 +27,24 @@ pub(crate) fn config(flags: ConfigFlags) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let values = knobs::values(environment);
+    let adapters = adapters()?;
     let mut out = io::stdout().lock();
     if flags.json {
         for value in &values {
             writeln!(out, "{}", line(value))?;
         }
-        writeln!(out, "{}", machine_line(Processor::own()))?;
+        writeln!(out, "{}", machine_line(Processor::own(), &adapters))?;
     } else {
         writeln!(out, "{}", table(&values))?;
         writeln!(out, "{}", machine(Processor::own()))?;
+        for adapter in &adapters {
+            writeln!(out, "{}", describe(adapter))?;
+        }
+    }
+    for adapter in &adapters {
+        if let Some(warning) = warning_of(adapter) {
+            writeln!(io::stderr(), "tributary: {warning}")?;
+        }
     }
     for wrong in misspelt(std::env::vars_os().map(|(name, _)| name)) {
         writeln!(io::stderr(), "tributary: {wrong}")?;
@@ -53,7 +65,18 @@ fn line(KnobValue { knob, value, origin }: &KnobValue) -> serde_json::Value {
     })
 }
 
-fn machine_line(processor: &Processor) -> serde_json::Value {
+fn machine_line(processor: &Processor, adapters: &[Adapter]) -> serde_json::Value {
+    let adapter = |it: &Adapter| {
+        json!({
+            "name": it.name,
+            "driver": it.driver,
+            "speed_mbps": it.speed_mbps,
+            "mtu_bytes": it.mtu_bytes,
+            "network": network_of(it).name(),
+            "moderation_us": it.moderation.map(|it| it.receive_us),
+            "moderation_is_adaptive": it.moderation.map(|it| it.is_adaptive),
+        })
+    };
     let cache = |cache: &Cache| {
         json!({
             "level": cache.level,
@@ -74,6 +97,37 @@ fn machine_line(processor: &Processor) -> serde_json::Value {
             "exchange_ranks_max": EXCHANGE_RANKS_MAX,
             "scratch_bytes": processor.scratch_bytes(),
         },
+        "adapters": adapters.iter().map(adapter).collect::<Vec<_>>(),
+    })
+}
+
+fn describe(adapter: &Adapter) -> String {
+    let Adapter { name, driver, speed_mbps, mtu_bytes, moderation } = adapter;
+    let driver = driver.as_deref().unwrap_or("no driver of its own");
+    let speed = speed_mbps.map_or("no speed stated".to_owned(), |it| format!("{it} Mb/s"));
+    let mtu = mtu_bytes.map_or(String::new(), |it| format!(", packets of up to {it} B"));
+    let waits = match moderation {
+        None => "does not say how long it keeps packets to itself".to_owned(),
+        Some(Moderation { receive_us: 0, .. }) => "interrupts for each packet".to_owned(),
+        Some(Moderation { receive_us, is_adaptive }) => {
+            let adapts = if *is_adaptive { ", by what comes" } else { "" };
+            format!("interrupts {receive_us} us after a packet at most{adapts}")
+        }
+    };
+    let kind = network_of(adapter).name();
+    format!("adapter {name}: {driver}, {speed}{mtu}; taken for {kind}; {waits}")
+}
+
+/// What costs short messages more than their network does.
+fn warning_of(adapter: &Adapter) -> Option<String> {
+    let Moderation { receive_us, is_adaptive } = adapter.moderation?;
+    let name = &adapter.name;
+    let adapts = if is_adaptive { "adaptive-rx off " } else { "" };
+    (receive_us > MODERATION_US_MAX).then(|| {
+        format!(
+            "{name} may keep a packet for {receive_us} us before it interrupts, which each step of a short collective waits for. \
+             `ethtool -C {name} {adapts}rx-usecs 0` ends that, for more interrupts under load (docs/tuning.md, Adapters)"
+        )
     })
 }
 
@@ -104,4 +158,37 @@ fn table(values: &[KnobValue]) -> String {
         table.add_row([knob.name, shown, knob.unit, &origin.to_string(), knob.help]);
     }
     tables::text(&table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn adapter(moderation: Option<Moderation>) -> Adapter {
+        Adapter {
+            name: "eth0".to_owned(),
+            driver: Some("mlx5_core".to_owned()),
+            speed_mbps: Some(25_000),
+            mtu_bytes: Some(1500),
+            moderation,
+        }
+    }
+
+    #[test]
+    fn an_adapter_that_keeps_packets_long_is_warned_of() {
+        let moderated =
+            |receive_us, is_adaptive| adapter(Some(Moderation { receive_us, is_adaptive }));
+        assert_eq!(
+            describe(&moderated(8, true)),
+            "adapter eth0: mlx5_core, 25000 Mb/s, packets of up to 1500 B; taken for ethernet-25; \
+             interrupts 8 us after a packet at most, by what comes"
+        );
+        for quiet in [adapter(None), moderated(0, false), moderated(MODERATION_US_MAX, true)] {
+            assert_eq!(warning_of(&quiet), None);
+        }
+        let warning = warning_of(&moderated(50, true)).expect("50 us are warned of");
+        assert!(warning.contains("`ethtool -C eth0 adaptive-rx off rx-usecs 0`"), "{warning}");
+        let fixed = warning_of(&moderated(20, false)).expect("20 us are warned of");
+        assert!(fixed.contains("`ethtool -C eth0 rx-usecs 0`"), "{fixed}");
+    }
 }

@@ -114,7 +114,7 @@ pub use operation::{Blocks, Collective, CollectiveError, Operation};
 pub use prepared::Prepared;
 pub use progress_hook::{ProgressHook, Verdict};
 pub use request::Request;
-pub use setup::Unavailable;
+pub use setup::{Unavailable, network_of};
 pub use tributary_algorithms::CollectiveKind;
 pub use tributary_inter_host::{PairNumber, host_addresses};
 pub use tributary_report as report;
@@ -125,5 +125,6 @@ pub use tributary_settings::{
     misspelt,
 };
 pub use tributary_shm_collectives::Combine;
+pub use tributary_transport::adapter::{Adapter, Moderation, adapters};
 pub use tributary_transport::machine::name as machine_name;
 pub use tributary_tuning::AlgorithmChoice;

@@ -23,6 +23,7 @@ use crate::engine::{Engine, InterHostMethods, Parts};
 use crate::progress_hook::ProgressHook;
 pub use agreement::Unavailable;
 use agreement::agree;
+pub use network::network_of;
 pub(crate) use ready::{Notes, Ready};
 use tributary_selection::{Limits, Selection};
 use tributary_settings::{Settings, Sums};

@@ -5,7 +5,7 @@
 //! name), frames as datagrams ([`udp`]), and how one thread sleeps until a link has something to do
 //! ([`wait()`]). Knows nothing of groups, trees or what a frame means beyond its length. Start at
 //! [`Link`]. The crate also holds what both ends of a connection must agree on: the name of a
-//! machine ([`machine`]), the secret of the control connections ([`token`]) and their encryption
+//! machine ([`machine`]), what the kernel says of its network adapters ([`adapter`]), the secret of the control connections ([`token`]) and their encryption
 //! ([`tls`]).
 //!
 //! Invariants:
@@ -16,6 +16,8 @@
 //! - Sending and receiving allocate nothing, take no lock and format no text.
 //! - Nothing here reads a clock except the functions that take a timeout.
 
+#[allow(unsafe_code, reason = "a request to a network driver, for which rustix has no function")]
+pub mod adapter;
 mod authentication;
 mod error;
 #[cfg(feature = "fault")]

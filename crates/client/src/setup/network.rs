@@ -4,9 +4,9 @@
 
 use std::fs::read_to_string;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::Path;
 
 use tributary_algorithms::network::Network;
+use tributary_transport::adapter::{Adapter, adapter};
 
 /// What is assumed where the kernel does not say how fast an adapter is.
 const UNKNOWN: Network = Network::Ethernet25;
@@ -25,7 +25,7 @@ pub(super) fn recognise(address: Option<IpAddr>) -> Network {
         IpAddr::V4(address) => interface_of_v4(&read("/proc/net/route"), address),
         IpAddr::V6(address) => interface_of_v6(&read("/proc/net/if_inet6"), address),
     });
-    interface.map_or(UNKNOWN, |name| of_interface(&Path::new("/sys/class/net").join(name)))
+    interface.and_then(|name| adapter(&name)).map_or(UNKNOWN, |adapter| network_of(&adapter))
 }
 
 /// The cores of this machine, whichever of them this process may use.
@@ -64,16 +64,14 @@ fn interface_of_v6(addresses: &str, address: Ipv6Addr) -> Option<String> {
     line.split_whitespace().last().map(str::to_owned)
 }
 
-fn of_interface(folder: &Path) -> Network {
-    let driver = std::fs::read_link(folder.join("device/driver")).ok();
-    let driver = driver.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
-    if driver.is_some_and(|driver| CLOUD_DRIVERS.contains(&driver)) {
+/// The kind of network that an adapter is taken to be on.
+#[must_use]
+pub fn network_of(adapter: &Adapter) -> Network {
+    if adapter.driver.as_deref().is_some_and(|driver| CLOUD_DRIVERS.contains(&driver)) {
         return Network::Cloud;
     }
-    // -1 where the link is down or the adapter has no speed.
-    let speed = read_to_string(folder.join("speed")).ok();
-    match speed.and_then(|speed| speed.trim().parse().ok()) {
-        None | Some(0) => UNKNOWN,
+    match adapter.speed_mbps {
+        None => UNKNOWN,
         Some(..=ETHERNET_10_MAX) => Network::Ethernet10,
         Some(..=ETHERNET_25_MAX) => Network::Ethernet25,
         Some(_) => Network::Ethernet100,
@@ -119,25 +117,25 @@ ib0\t0002000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
 
     #[test]
     fn speed_and_driver_tell_the_kind() {
-        let folder = tempfile::tempdir().unwrap();
-        let kind = |speed: &str| {
-            std::fs::write(folder.path().join("speed"), speed).unwrap();
-            of_interface(folder.path())
+        let kind = |driver: Option<&str>, speed_mbps| {
+            network_of(&Adapter {
+                name: "eth0".to_owned(),
+                driver: driver.map(str::to_owned),
+                speed_mbps,
+                mtu_bytes: None,
+                moderation: None,
+            })
         };
         for (speed, expected) in [
-            ("1000\n", Network::Ethernet10),
-            ("10000\n", Network::Ethernet10),
-            ("25000\n", Network::Ethernet25),
-            ("200000\n", Network::Ethernet100),
-            ("-1\n", UNKNOWN),
-            ("", UNKNOWN),
+            (Some(1000), Network::Ethernet10),
+            (Some(10_000), Network::Ethernet10),
+            (Some(25_000), Network::Ethernet25),
+            (Some(200_000), Network::Ethernet100),
+            (None, UNKNOWN),
         ] {
-            assert_eq!(kind(speed), expected, "{speed:?}");
+            assert_eq!(kind(Some("ixgbe"), speed), expected, "{speed:?}");
         }
-        std::fs::create_dir(folder.path().join("device")).unwrap();
-        let driver = folder.path().join("device/driver");
-        std::os::unix::fs::symlink("../../bus/pci/drivers/ena", driver).unwrap();
-        assert_eq!(kind("25000\n"), Network::Cloud);
-        assert_eq!(of_interface(Path::new("/nowhere")), UNKNOWN);
+        assert_eq!(kind(Some("ena"), Some(25_000)), Network::Cloud);
+        assert_eq!(kind(None, None), UNKNOWN);
     }
 }
