@@ -4,6 +4,7 @@
 mod axis;
 
 use plotters::chart::ChartContext;
+use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 
 use axis::Range;
@@ -23,7 +24,7 @@ impl DrawingError {
 /// One line, or one set of marks.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// Its name in the legend.
+    /// Its name in the legend; it is not in the legend if this is empty.
     pub name: String,
     /// Its points.
     pub points: Vec<(f64, f64)>,
@@ -45,17 +46,25 @@ impl Series {
     pub fn line(name: impl Into<String>) -> Self {
         Self::new(name, Mark::Line, Vec::new())
     }
+
+    /// Published values of what the series with number `of` shows.
+    pub fn published(name: impl Into<String>, of: usize, points: Vec<(f64, f64)>) -> Self {
+        Self::new(name, Mark::Published { of }, points)
+    }
 }
 
 /// How a series is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// A line through dots.
+    /// A line through markers. Lines differ in colour, marker and dash.
     Line,
-    /// Dots alone.
+    /// Markers alone.
     Dots,
-    /// Crosses without colour: published values.
-    Published,
+    /// Crosses: published values.
+    Published {
+        /// The number of the series that has the same colour.
+        of: usize,
+    },
     /// Boxes: every five points at one position are minimum, quartiles and maximum.
     Boxes,
 }
@@ -86,7 +95,6 @@ const BAR_HALF: i32 = 3;
 const BOX_HALF: f64 = 0.06;
 const FONT: &str = "sans-serif";
 const LINE_WIDTH: u32 = 2;
-const DOT_RADIUS: i32 = 4;
 
 /// Colours that are distinguishable with colour blindness (Okabe and Ito, "Color Universal Design",
 /// 2008), without its yellow and its black, and two darker ones.
@@ -101,6 +109,45 @@ const COLOURS: [RGBColor; 9] = [
     RGBColor(80, 60, 140),
     RGBColor(110, 110, 110),
 ];
+
+/// Lengths of dashes and of the gaps between them, in pixels; none where a line has no gaps.
+const DASHES: [Option<(i32, i32)>; 4] = [None, Some((9, 4)), Some((3, 4)), Some((16, 6))];
+
+/// What tells a series from others, without colours too.
+#[derive(Clone, Copy)]
+struct Look {
+    colour: RGBColor,
+    marker: Marker,
+    dash: Option<(i32, i32)>,
+}
+
+/// A filled shape at a value.
+#[derive(Clone, Copy)]
+enum Marker {
+    Circle,
+    Square,
+    Triangle,
+    Diamond,
+    Wedge,
+}
+
+impl Marker {
+    const ALL: [Self; 5] = [Self::Circle, Self::Square, Self::Triangle, Self::Diamond, Self::Wedge];
+
+    /// Its corners around the value, in pixels.
+    fn corners(self) -> Vec<(i32, i32)> {
+        match self {
+            // So small, eight corners are a circle.
+            Self::Circle => {
+                vec![(4, -2), (4, 2), (2, 4), (-2, 4), (-4, 2), (-4, -2), (-2, -4), (2, -4)]
+            }
+            Self::Square => vec![(-4, -4), (4, -4), (4, 4), (-4, 4)],
+            Self::Triangle => vec![(0, -6), (5, 4), (-5, 4)],
+            Self::Diamond => vec![(0, -6), (6, 0), (0, 6), (-6, 0)],
+            Self::Wedge => vec![(0, 6), (5, -4), (-5, -4)],
+        }
+    }
+}
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type Plane<'a, 'b> = ChartContext<'b, SVGBackend<'a>, Cartesian2d<Range, Range>>;
@@ -186,8 +233,8 @@ impl Chart {
             .axis_desc_style((FONT, 15))
             .draw()?;
         for (index, series) in self.series.iter().enumerate() {
-            let colour = COLOURS[index % COLOURS.len()];
-            draw_series(&mut plane, colour, series, &self.published_strokes(index))?;
+            let look = self.look_of(index);
+            draw_series(&mut plane, look, series, &self.published_strokes(index))?;
         }
         self.draw_missing(&plane)
     }
@@ -198,7 +245,7 @@ impl Chart {
         let floor = area.get_y_range();
         let mut written: Vec<f64> = Vec::new();
         for (index, series) in self.series.iter().enumerate() {
-            let colour = COLOURS[index % COLOURS.len()];
+            let colour = self.look_of(index).colour;
             for &at in &series.missing {
                 let below = written.iter().filter(|other| other.to_bits() == at.to_bits()).count();
                 written.push(at);
@@ -211,12 +258,28 @@ impl Chart {
         Ok(())
     }
 
+    /// How a series is told from the others.
+    fn look_of(&self, index: usize) -> Look {
+        let number = match self.series[index].mark {
+            Mark::Published { of } => of,
+            _ => index,
+        };
+        Look {
+            colour: COLOURS[number % COLOURS.len()],
+            marker: Marker::ALL[number % Marker::ALL.len()],
+            dash: DASHES[number % DASHES.len()],
+        }
+    }
+
     /// The two strokes of a mark of published values, in pixels around the value. The first such series has
     /// diagonal crosses, the next upright ones, and so on in turn.
     fn published_strokes(&self, index: usize) -> [[(i32, i32); 2]; 2] {
-        let before = self.series[..index].iter().filter(|series| series.mark == Mark::Published);
-        match before.count() % 2 {
-            0 => [[(-6, -6), (6, 6)], [(-6, 6), (6, -6)]],
+        let is_named = |series: &&Series| {
+            matches!(series.mark, Mark::Published { .. }) && !series.name.is_empty()
+        };
+        // Those without a name belong to the one before them.
+        match self.series[..=index].iter().filter(is_named).count() % 2 {
+            1 => [[(-6, -6), (6, 6)], [(-6, 6), (6, -6)]],
             _ => [[(-8, 0), (8, 0)], [(0, -8), (0, 8)]],
         }
     }
@@ -225,13 +288,17 @@ impl Chart {
         let style = (FONT, 14).into_text_style(area);
         let mut height = 24;
         for (index, series) in self.series.iter().enumerate() {
-            let colour = COLOURS[index % COLOURS.len()];
-            let dot = Circle::new((12, height), DOT_RADIUS, colour.filled());
+            if series.name.is_empty() {
+                continue;
+            }
+            let Look { colour, marker, dash } = self.look_of(index);
+            let corners = marker.corners().into_iter().map(|(x, y)| (12 + x, height + y));
+            let dot = Polygon::new(corners.collect::<Vec<_>>(), colour.filled());
             match series.mark {
-                Mark::Published => {
+                Mark::Published { .. } => {
                     for stroke in self.published_strokes(index) {
                         let stroke = stroke.map(|(x, y)| (12 + x, height + y));
-                        area.draw(&PathElement::new(stroke, BLACK.stroke_width(LINE_WIDTH)))?;
+                        area.draw(&PathElement::new(stroke, colour.stroke_width(LINE_WIDTH)))?;
                     }
                 }
                 Mark::Dots => area.draw(&dot)?,
@@ -240,12 +307,18 @@ impl Chart {
                     area.draw(&Rectangle::new(corners, colour.stroke_width(LINE_WIDTH)))?;
                 }
                 Mark::Line => {
-                    let line = [(0, height), (24, height)];
-                    area.draw(&PathElement::new(line, colour.stroke_width(LINE_WIDTH)))?;
+                    let line = [(-4, height), (28, height)];
+                    let style = colour.stroke_width(LINE_WIDTH);
+                    match dash {
+                        None => area.draw(&PathElement::new(line, style))?,
+                        Some((size, gap)) => {
+                            area.draw(&DashedPathElement::new(line, size, gap, style))?;
+                        }
+                    }
                     area.draw(&dot)?;
                 }
             }
-            area.draw(&Text::new(series.name.as_str(), (32, height - 7), style.clone()))?;
+            area.draw(&Text::new(series.name.as_str(), (34, height - 7), style.clone()))?;
             height += LEGEND_STEP;
         }
         Ok(())
@@ -254,7 +327,7 @@ impl Chart {
 
 fn draw_series(
     plane: &mut Plane<'_, '_>,
-    colour: RGBColor,
+    Look { colour, marker, dash }: Look,
     series: &Series,
     published: &[[(i32, i32); 2]],
 ) -> Outcome {
@@ -267,9 +340,9 @@ fn draw_series(
         }))?;
     }
     match series.mark {
-        Mark::Published => {
+        Mark::Published { .. } => {
             for &stroke in published {
-                let style = BLACK.stroke_width(LINE_WIDTH);
+                let style = colour.stroke_width(LINE_WIDTH);
                 plane.draw_series(
                     points.clone().map(|at| EmptyElement::at(at) + PathElement::new(stroke, style)),
                 )?;
@@ -280,12 +353,21 @@ fn draw_series(
                 draw_box(plane, five, colour)?;
             }
         }
-        Mark::Line => {
-            plane.draw_series(LineSeries::new(points.clone(), colour.stroke_width(LINE_WIDTH)))?;
-            plane.draw_series(points.map(|at| Circle::new(at, DOT_RADIUS, colour.filled())))?;
-        }
-        Mark::Dots => {
-            plane.draw_series(points.map(|at| Circle::new(at, DOT_RADIUS, colour.filled())))?;
+        Mark::Line | Mark::Dots => {
+            let style = colour.stroke_width(LINE_WIDTH);
+            match dash {
+                _ if series.mark == Mark::Dots => {}
+                None => {
+                    plane.draw_series(LineSeries::new(points.clone(), style))?;
+                }
+                Some((size, gap)) => {
+                    let line = DashedLineSeries::new(points.clone(), size, gap, style);
+                    plane.draw_series(line)?;
+                }
+            }
+            plane.draw_series(points.map(|at| {
+                EmptyElement::at(at) + Polygon::new(marker.corners(), colour.filled())
+            }))?;
         }
     }
     Ok(())
@@ -325,7 +407,10 @@ mod tests {
                 let chart = Chart {
                     x: axis("length", x, Quantity::Bytes),
                     y: axis("time", y, Quantity::Number),
-                    series: vec![series("ours", Mark::Line), series("theirs", Mark::Published)],
+                    series: vec![
+                        series("ours", Mark::Line),
+                        series("theirs", Mark::Published { of: 0 }),
+                    ],
                 };
                 let text = chart.svg("a title", &["said of it".to_owned()]).unwrap();
                 for word in ["<svg", "a title", "ours", "theirs", "length", "time", "said of it"] {
@@ -334,6 +419,7 @@ mod tests {
             }
         }
     }
+
     #[test]
     fn a_box_is_drawn_for_every_five_points_over_its_name() {
         let five = |at: f64| [1.0, 2.0, 3.0, 4.0, 9.0].map(|value| (at, value));
@@ -367,5 +453,27 @@ mod tests {
         let text = chart.svg("a title", &[]).unwrap();
         assert_eq!(text.matches("NA").count(), 2, "each series lacks a value");
         assert!(text.contains("800"), "the bar is within the axis");
+    }
+
+    #[test]
+    fn lines_differ_without_colours_and_crosses_have_their_lines_colour() {
+        let line = |name: &str, at: f64| {
+            Series::new(name, Mark::Line, vec![(1.0, at), (2.0, at), (8.0, at)])
+        };
+        let published = [("known", 1, 7.0), ("", 2, 8.0)]
+            .map(|(name, of, at)| Series::published(name, of, vec![(2.0, at)]));
+        let lines = [line("one", 1.0), line("two", 2.0), line("three", 3.0)];
+        let chart = Chart::latency_by_communicators(lines.into_iter().chain(published).collect());
+        let looks: Vec<_> = (0..5).map(|index| chart.look_of(index)).collect();
+        for (of, other) in [(0, 1), (0, 2), (1, 2)] {
+            assert_ne!(looks[of].dash, looks[other].dash);
+            assert_ne!(looks[of].marker.corners(), looks[other].marker.corners());
+        }
+        assert_eq!([looks[3].colour, looks[4].colour], [looks[1].colour, looks[2].colour]);
+        assert_eq!(chart.published_strokes(3), chart.published_strokes(4), "of one set");
+        let text = chart.svg("a title", &[]).unwrap();
+        assert!(text.contains("known"));
+        // Three in the plane and one in the legend, of each line.
+        assert_eq!(text.matches("<polygon").count(), 12);
     }
 }

@@ -4,7 +4,7 @@ use super::output::Figure;
 use super::published;
 use super::sweep::{Effort, FigureError, Progress, sweep};
 use tributary_charts::{Cell, Table};
-use tributary_charts::{Chart, Mark, Series};
+use tributary_charts::{Chart, Series};
 use tributary_sim::measure::TreeBenchmark;
 use tributary_sim::preset::{self, Preset};
 
@@ -59,7 +59,8 @@ pub(super) fn communicators(effort: &Effort, progress: &Progress) -> Result<Figu
     let rise = published::statement_value("S3");
     let at = alone.map(|us| (f64::from(count), us * (1.0 + rise / 100.0)));
     let name = format!("published, {size} B (S3)");
-    series.push(Series::new(name, Mark::Published, at.into_iter().collect()));
+    let of = SIZES.iter().position(|it| *it == size).expect("it is simulated");
+    series.push(Series::published(name, of, at.into_iter().collect()));
     let chart = Chart::latency_by_communicators(series);
     let title = "Overlapping communicators: MPI_Allreduce in the network, EDR fat tree, 128 hosts, 1 process a host each".to_owned();
     let note =

@@ -4,7 +4,7 @@ use super::output::Figure;
 use super::published;
 use super::sweep::{Effort, FigureError, Progress, quartiles_note, sweep};
 use tributary_charts::{Cell, Table};
-use tributary_charts::{Chart, Mark, Series};
+use tributary_charts::{Chart, Series};
 use tributary_sim::measure::{FullHosts, InterHost, Summary};
 use tributary_sim::preset::{self, Preset};
 
@@ -77,12 +77,17 @@ fn by_size(
     Ok(Figure { name: figure.0, title: figure.1.to_owned(), table, chart, note })
 }
 
-/// Draws what a statement says of one line in parts of another: at `size`, the value of the line at `base`
+/// Draws what a statement says of one line, the one at `of`, in parts of another: at `size`, the value of the line at `base`
 /// times `factor`.
-fn add_published(figure: &mut Figure, base: usize, size: usize, factor: f64, name: &str) {
+fn add_published(
+    figure: &mut Figure,
+    of: usize,
+    (base, size, factor): (usize, usize, f64),
+    name: &str,
+) {
     let points = figure.chart.series[base].points.iter();
     let at = points.filter(|(x, _)| *x == size as f64).map(|(x, us)| (*x, us * factor));
-    let published = Series::new(format!("published: {name}"), Mark::Published, at.collect());
+    let published = Series::published(format!("published: {name}"), of, at.collect());
     figure.chart.series.push(published);
 }
 
@@ -106,7 +111,7 @@ pub(super) fn channels(effort: &Effort, progress: &Progress) -> Result<Figure, F
     let mut figure = by_size(("channels", title), lines, &sizes, operations, progress)?;
     let less = published::statement_value("S2");
     let name = format!("{less} % less (S2)");
-    add_published(&mut figure, 1, 8, 1.0 - less / 100.0, &name);
+    add_published(&mut figure, 2, (1, 8, 1.0 - less / 100.0), &name);
     Ok(figure)
 }
 
@@ -133,9 +138,9 @@ pub(super) fn leaders(effort: &Effort, progress: &Progress) -> Result<Figure, Fi
     let mut figure = by_size(("leaders", title), lines, &sizes, operations, progress)?;
     // The lines of 1 and of 28 processes a host each begin with hosts alone.
     let times = published::statement_value("S10");
-    add_published(&mut figure, 0, 8, 1.0 / times, "1 a host (S10)");
+    add_published(&mut figure, 1, (0, 8, 1.0 / times), "1 a host (S10)");
     let faster = published::statement_value("S11");
-    add_published(&mut figure, 6, 8, 1.0 / (1.0 + faster / 100.0), "28 a host (S11)");
+    add_published(&mut figure, 8, (6, 8, 1.0 / (1.0 + faster / 100.0)), "28 a host (S11)");
     Ok(figure)
 }
 
@@ -169,7 +174,7 @@ pub(super) fn dpml_edr(effort: &Effort, progress: &Progress) -> Result<Figure, F
     let title = "DPML: MPI_Allreduce, EDR fat tree, 64 hosts, 28 processes a host";
     let mut figure = dpml_on(("dpml-edr", title), "edr", (64, 28), effort, progress)?;
     let times = published::statement_value("S8");
-    add_published(&mut figure, 0, 512 << 10, 1.0 / times, "16 leaders (S8)");
+    add_published(&mut figure, 4, (0, 512 << 10, 1.0 / times), "16 leaders (S8)");
     Ok(figure)
 }
 

@@ -35,7 +35,8 @@ pub(super) fn latency(effort: &Effort, progress: &Progress) -> Result<Figure, Fi
     ]);
     let mut series = Vec::new();
     let mut known = Vec::new();
-    for mode in Mode::ALL {
+    for (of, mode) in Mode::ALL.into_iter().enumerate() {
+        let mut known_of_mode = Vec::new();
         let mut line = Vec::new();
         let mut bars = Vec::new();
         for &(_, size, summary) in points.iter().filter(|(of, _, _)| *of == mode) {
@@ -51,16 +52,21 @@ pub(super) fn latency(effort: &Effort, progress: &Progress) -> Result<Figure, Fi
             row.extend(beside(summary.avg, published));
             table.add(row);
             line.push((size as f64, summary.avg));
-            known.extend(published.map(|us| (size as f64, us)));
+            known_of_mode.extend(published.map(|us| (size as f64, us)));
         }
+        let name = if of == 0 { "published (table 1)" } else { "" };
+        known.push(Series::published(name, of, known_of_mode));
         series.push(Series { bars, ..Series::new(mode.description(), Mark::Line, line) });
     }
-    series.push(Series::new("published (table 1)", Mark::Published, known));
-    let earlier = [("S4", 8.0), ("S5", 4096.0)].into_iter().flat_map(|(id, size)| {
-        published::statement_numbers(id).into_iter().map(move |us| (size, us))
-    });
-    let name = "published, 128 hosts (S4, S5)";
-    series.push(Series::new(name, Mark::Published, earlier.collect()));
+    series.extend(known);
+    // Each statement has two numbers, of hosts alone and of the network.
+    for (place, of) in [(0, Mode::Host), (1, Mode::SharpReliable)] {
+        let known = [("S4", 8.0), ("S5", 4096.0)];
+        let known = known.map(|(id, size)| (size, published::statement_numbers(id)[place]));
+        let of = Mode::ALL.iter().position(|mode| *mode == of).expect("a mode");
+        let name = if place == 0 { "published, 128 hosts (S4, S5)" } else { "" };
+        series.push(Series::published(name, of, known.into()));
+    }
     let chart = Chart::latency_by_size(series);
     let title =
         "MPI_Allreduce, EDR fat tree with in-network aggregation, 127 hosts, 1 process a host"

@@ -3,7 +3,7 @@
 use super::output::Figure;
 use super::published;
 use super::sweep::{Effort, FigureError, Progress, sweep};
-use tributary_charts::{Axis, Chart, Mark, Quantity, Scale, Series};
+use tributary_charts::{Axis, Chart, Quantity, Scale, Series};
 use tributary_charts::{Cell, Table};
 use tributary_sim::measure::TreeBenchmark;
 use tributary_sim::preset;
@@ -43,7 +43,7 @@ pub(super) fn scale(_: &Effort, progress: &Progress) -> Result<Figure, FigureErr
         ]);
     }
     let points = vec![(BLUEGENE_Q_HOSTS.into(), published::statement_value("S12"))];
-    lines.push(Series::new("published, bluegene-q (S12)", Mark::Published, points));
+    lines.push(Series::published("published, bluegene-q (S12)", 0, points));
     let axis = |label: &str, scale, shows| Axis { label: label.into(), scale, shows };
     let chart = Chart {
         x: axis("hosts", Scale::Logarithmic, Quantity::Count),

@@ -45,7 +45,7 @@ pub(super) fn statements(effort: &Effort, progress: &Progress) -> Result<Figure,
         y: axis("simulated, in parts of published", Quantity::Number),
         series: vec![
             Series::new("simulated", Mark::Dots, points),
-            Series::new("published", Mark::Published, even),
+            Series::published("published", 0, even),
         ],
     };
     let title = "Published statements beside the simulator's".to_owned();

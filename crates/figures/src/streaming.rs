@@ -7,7 +7,7 @@ use super::output::Figure;
 use super::published;
 use super::sweep::{Effort, FigureError, Progress, sweep};
 use tributary_charts::{Cell, Table};
-use tributary_charts::{Chart, Mark, Series};
+use tributary_charts::{Chart, Series};
 use tributary_sim::fabric::Vertex;
 use tributary_sim::measure::{HostRun, InterHost, TreeBenchmark, choose_algorithm};
 use tributary_sim::preset::{self, Preset};
@@ -122,7 +122,8 @@ fn by_size(
         let share = published::statement_value("S6");
         let longest = points.iter().map(|(_, size)| *size as f64).fold(0.0, f64::max);
         let at = (longest, longest * link_byte_us / share * 100.0);
-        series.push(Series::new("published (S6)", Mark::Published, vec![at]));
+        let of = HOSTS.iter().position(|hosts| *hosts == 32).expect("32 hosts are simulated");
+        series.push(Series::published("published (S6)", 2 * of, vec![at]));
     }
     let chart = Chart::latency_by_size(series);
     let title = format!("Streaming aggregation: {call}, HDR-200 fat tree, 1 process a host");

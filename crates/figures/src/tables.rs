@@ -122,10 +122,14 @@ fn spreads(points: &[(Mode, usize, Summary)]) -> Vec<Series> {
     }
     // The same three of each published distribution, among the five numbers of processes.
     let known = published::distributions();
-    let known = known.iter().flat_map(|row| {
-        [6, 8, 10].map(|place: usize| (row.size_bytes as f64, row.statistics[place]))
-    });
-    series.push(Series::new("published: the same", Mark::Published, known.collect()));
+    for (mode, of_mode) in Mode::ALL.into_iter().zip((0..).step_by(3)) {
+        for (at, place) in [6, 8, 10].into_iter().enumerate() {
+            let rows = known.iter().filter(|row| row.mode == mode.name());
+            let values = rows.map(|row| (row.size_bytes as f64, row.statistics[place]));
+            let name = if of_mode + at == 0 { "published: the same" } else { "" };
+            series.push(Series::published(name, of_mode + at, values.collect()));
+        }
+    }
     series
 }
 
@@ -196,10 +200,13 @@ pub(super) fn table2(effort: &Effort, progress: &Progress) -> Result<Figure, Fig
             None => of_grant.missing.push(communicators.into()),
         }
     }
-    let known = points.iter().filter_map(|&((size, total, each), communicators)| {
-        Some((f64::from(communicators), published::table2(size, total, each, communicators)?))
-    });
-    series.push(Series::new("published", Mark::Published, known.collect()));
+    for (of, (size, total, each)) in GRANTS.into_iter().enumerate() {
+        let known = COMMUNICATORS.into_iter().filter_map(|count| {
+            Some((f64::from(count), published::table2(size, total, each, count)?))
+        });
+        let name = if of == 0 { "published" } else { "" };
+        series.push(Series::published(name, of, known.collect()));
+    }
     let chart = Chart::latency_by_communicators(series);
     let title =
         "Outstanding operations (OSOs): MPI_Allreduce in the network, EDR fat tree, 8 processes"
