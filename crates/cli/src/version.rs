@@ -13,6 +13,10 @@ pub(crate) static VERSION: LazyLock<String> = LazyLock::new(describe);
 fn describe() -> String {
     let Versions { oldest, newest } = Versions::SPOKEN;
     let commit = COMMIT.unwrap_or("unknown (this is no package)");
+    let frames = match oldest == newest {
+        true => format!("version {}", newest.0),
+        false => format!("versions {} to {}", oldest.0, newest.0),
+    };
     let programs = match tributary_kernel_path::IS_BUILT {
         true => "aggregation, AF_XDP and rings",
         false => "none (there was no clang when this was built)",
@@ -21,12 +25,10 @@ fn describe() -> String {
         "{}\n\
          commit                   {commit}\n\
          programs for the kernel  {programs}\n\
-         frames                   versions {} to {}\n\
+         frames                   {frames}\n\
          preloaded under          Open MPI 4 and 5, MPICH 4 and 5 and what has its ABI, the ABI of MPI 5\n\
          other interfaces         libsharp_coll, Python, torch, Rust",
         env!("CARGO_PKG_VERSION"),
-        oldest.0,
-        newest.0,
     )
 }
 

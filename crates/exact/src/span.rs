@@ -168,7 +168,7 @@ fn shorten_to_32_bits<E: Element>(value: E) -> (i32, i32) {
     }
 }
 
-/// Bits of the fraction in a magnitude that [`shortened`] gives.
+/// Bits of the fraction in a magnitude that [`shorten_to_32_bits`] gives.
 const fn kept_fraction_bits<E: Element>() -> u32 {
     let width = E::PRECISION + E::EXPONENT_BITS;
     if width > 32 { 31 - E::EXPONENT_BITS } else { E::PRECISION - 1 }

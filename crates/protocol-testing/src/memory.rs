@@ -13,11 +13,9 @@ use crate::order::Order;
 /// What a frame carries that is read from a slot after its next use.
 const STALE: u8 = 0xEE;
 
-/// All arenas of one aggregator, with the product's kernels. Places must lie in living arenas; [`checked`]
-/// memory asserts the whole contract of [`Payloads`], in any other a wrong order of calls shows in the
+/// All arenas of one aggregator, with the product's kernels. Places must lie in living arenas; memory of
+/// [`NodeMemory::with_checks`] asserts the whole contract of [`Payloads`], in any other a wrong order of calls shows in the
 /// results.
-///
-/// [`checked`]: NodeMemory::checked
 #[derive(Debug, Default)]
 pub struct NodeMemory {
     arenas: BTreeMap<ArenaId, Held>,

@@ -159,7 +159,7 @@ impl TcpLink {
     /// As [`authenticate`](Self::authenticate), and codes also tell the order of each direction's frames, so that
     /// none counts twice or in another's place. Before this end has sent anything, and after it has
     /// received `received` frames, whose codes the caller has checked
-    /// ([`AuthenticationKey::numbered`], from 0).
+    /// ([`AuthenticationKey::for_frame_number`], from 0).
     pub fn authenticate_in_order(&mut self, key: AuthenticationKey, received: u64) {
         self.authenticate(key);
         self.order = Some(Order { sent: 0, received });
