@@ -6,7 +6,8 @@ last needs one that the first defines. Re-exports are followed to the file that 
 `mod` declaration, or a re-export that its own file does not use, needs nothing. Code that is only
 compiled for tests does not count.
 
-The check fails if a crate has a circle, or if a crate is longer than --lines-max without its tests. Method calls name no file, so the check does not see them.
+The check fails if a crate has a circle, if a crate is longer than --lines-max without its tests, or if a function is longer than
+--function-lines-max. Method calls name no file, so the check does not see them.
 """
 
 import argparse
@@ -15,6 +16,8 @@ import re
 import sys
 
 LINES_MAX = 9000
+# The longest are tables: a line for each kind of message, or each setting.
+FUNCTION_LINES_MAX = 85
 
 TOKEN = re.compile(r"""
     (?P<skip>\s+|//[^\n]*)
@@ -280,6 +283,7 @@ class Crate:
         self.source = folder / "src"
         self.lines = 0  # without tests
         self.lines_test = 0
+        self.functions = []  # (file, first line, name, lines) of each function
         self.edges = {}  # (file, file): (line, path) of the first need
         self.root = None
         for name in ("lib.rs", "main.rs"):
@@ -296,6 +300,7 @@ class Crate:
         text = file.read_text(encoding="utf-8")
         tokens, test_lines, test_modules = without_tests(tokens_of(text))
         self.lines += len(text.splitlines()) - len(test_lines)
+        self.functions += [(file, *function) for function in functions_of(tokens)]
         module = Module(file, parent)
         module.read(tokens)
         for name in module_names(tokens):
@@ -387,6 +392,18 @@ class Crate:
         return str(file.relative_to(self.source))
 
 
+def functions_of(tokens):
+    """The functions that have a body: first line, name and number of lines."""
+    for at, token in enumerate(tokens[:-1]):
+        if token != "fn" or not re.match(r"[A-Za-z_]", tokens[at + 1]):
+            continue
+        place = at
+        while place < len(tokens) and tokens[place] not in ("{", ";", "}"):
+            place = closing(tokens, place) + 1 if tokens[place] in ("(", "[") else place + 1
+        if place < len(tokens) and tokens[place] == "{":
+            yield token.line, str(tokens[at + 1]), tokens[closing(tokens, place)].line - token.line + 1
+
+
 def module_names(tokens):
     """The names of the modules that have files of their own."""
     return [str(tokens[at + 1]) for at, token in enumerate(tokens[:-2])
@@ -464,6 +481,8 @@ def main(arguments=None):
                         help="crates that must be free of circles (default: all); may be empty")
     parser.add_argument("--lines-max", type=int, default=LINES_MAX,
                         help="most lines of a crate without tests (default: %(default)s)")
+    parser.add_argument("--function-lines-max", type=int, default=FUNCTION_LINES_MAX,
+                        help="most lines of a function, but for tests (default: %(default)s)")
     parser.add_argument("--long", metavar="NAME,...", default="",
                         help="crates that may be longer for now")
     options = parser.parse_args(arguments)
@@ -471,6 +490,8 @@ def main(arguments=None):
               for manifest in sorted((options.root / "crates").glob("*/Cargo.toml"))]
     denied = {crate.name for crate in crates} if options.deny is None else names(options.deny)
     wrong = report(crates, denied, names(options.long), options.lines_max)
+    wrong += [f"{crate.name}: {crate.short(file)}:{line}: `{name}` has {lines} lines, allowed are {options.function_lines_max}"
+              for crate in crates for file, line, name, lines in crate.functions if lines > options.function_lines_max]
     for line in wrong:
         print(f"structure: {line}", file=sys.stderr)
     return 1 if wrong else 0

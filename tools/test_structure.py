@@ -101,6 +101,16 @@ class StructureTest(unittest.TestCase):
         self.assertEqual(self.check(*limits)[0], 1)
         self.assertEqual(self.check(*limits, "--long", "planted")[0], 0)
 
+    def test_a_long_function_fails_and_a_long_test_does_not(self):
+        body = " {\n" + "g();\n" * 8 + "}\n"
+        limits = ("--function-lines-max", "10")
+        self.plant(lib="pub fn f(\n    a: [u8; 3],\n) -> u8" + body)
+        code, output = self.check(*limits)
+        self.assertEqual(code, 1)
+        self.assertIn("lib.rs:1: `f` has 12 lines, allowed are 10", output)
+        self.plant(lib="pub fn f()" + body + "trait T { fn g(); }\n#[cfg(test)]\nmod tests { fn f()" + body * 2 + "}\n")
+        self.assertEqual(self.check(*limits)[0], 0)
+
     def test_a_crate_that_is_not_there_is_an_error(self):
         self.plant()
         self.assertEqual(self.check("--deny", "absent")[0], 1)
