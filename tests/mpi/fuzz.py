@@ -122,6 +122,8 @@ REGRESSIONS = (
     # Hosts that came to it when two others had found the disagreement took these for dead.
     ("direct4", "wrong", 1, 2),
     ("direct4", "wrong", 1, 22),
+    # Two roots of the first reduction: three hosts waited in a circle, and did not look at a link that they needed for nothing.
+    ("direct4", "wrong", 1, 1651),
     # Ranks of one host that disagreed in the first call of links: the other host took them for dead.
     ("direct2", "wrong", 1, 41),
     ("direct2", "wrong", 1, 48),

@@ -163,7 +163,6 @@ impl DirectLinks {
     /// the other carrier knows.
     pub(crate) fn check_beside(&mut self, mut awaited: impl Iterator<Item = u32>) {
         let Some(call) = self.calls.last().filter(|_| self.failed.is_none()) else { return };
-        self.peers.accept();
         let checked = self.peers.check().and_then(|()| self.peers.compare_calls(&self.calls, None));
         let asked =
             checked.and_then(|()| awaited.try_for_each(|host| self.peers.call_and_ask(host, call)));

@@ -286,8 +286,10 @@ impl Peers {
         Ok(())
     }
 
-    /// Looks at every link for a host that failed. What else is found is kept.
+    /// Looks at every link for a host that failed. What else is found is kept. A host that this one does not need may have called:
+    /// what it asks may show that the two disagree on what the operation is.
     pub(super) fn check(&mut self) -> Result<(), Failure> {
+        self.accept();
         let identity = self.identity;
         for (host, peer) in (0..).zip(&mut self.peers) {
             peer.hold_next(host, &identity)?;
@@ -544,7 +546,6 @@ impl Peers {
     /// # Errors
     /// If a host says why there is no going on.
     pub(super) fn is_called(&mut self, loss: Epoch) -> Result<bool, Verdict> {
-        self.accept();
         let checked = self.check();
         if let Err(Failure::Known(verdict)) = checked {
             return Err(verdict);

@@ -46,16 +46,28 @@ fn run(links: &mut Host, collective: Collective) -> Result<(), Abort> {
     Ok(())
 }
 
+/// When hosts call different operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    /// Before there are links.
+    AtFirst,
+    AfterBarrier,
+}
+
 /// What a host is told if `victim` calls `other` in place of `made`.
 fn told(
     identity: Identity,
     victim: u32,
+    when: When,
     made: Collective,
     other: Collective,
 ) -> Vec<(Option<Abort>, Option<Disagreement>)> {
     let (hosts, _) = listening(HOSTS, AlgorithmChoice::Binomial, identity);
     on_all(hosts, move |host, mut links| {
-        let first = run(&mut links, Collective::Barrier);
+        let first = match when {
+            When::AtFirst => Ok(()),
+            When::AfterBarrier => run(&mut links, Collective::Barrier),
+        };
         let differing =
             first.and_then(|()| run(&mut links, if host == victim { other } else { made }));
         let met = (0..BARRIERS_MAX).try_for_each(|_| run(&mut links, Collective::Barrier));
@@ -63,10 +75,10 @@ fn told(
     })
 }
 
-fn check(identity: Identity, victim: u32, made: Collective, other: Collective) {
-    let context = format!("{made:?}, at host {victim} {other:?}");
-    for (host, (abort, disagreement)) in told(identity, victim, made, other).into_iter().enumerate()
-    {
+fn check(identity: Identity, victim: u32, when: When, made: Collective, other: Collective) {
+    let context = format!("{when:?}: {made:?}, at host {victim} {other:?}");
+    let outcomes = told(identity, victim, when, made, other);
+    for (host, (abort, disagreement)) in outcomes.into_iter().enumerate() {
         let abort = abort.unwrap_or_else(|| panic!("{context}: host {host} hears nothing"));
         assert_eq!(abort.reason, AbortReason::Disagreement, "{context}: host {host}");
         let told = disagreement.unwrap_or_else(|| panic!("{context}: host {host} isn't told what"));
@@ -85,9 +97,12 @@ fn check(identity: Identity, victim: u32, made: Collective, other: Collective) {
 fn hosts_that_call_different_operations_all_hear_what_two_called() {
     for identity in identities() {
         for (at, made) in CALLS.into_iter().enumerate() {
-            let checks = (0..HOSTS).map(|victim| {
+            let victims = [When::AtFirst, When::AfterBarrier]
+                .into_iter()
+                .flat_map(|when| (0..HOSTS).map(move |victim| (when, victim)));
+            let checks = victims.map(|(when, victim)| {
                 let other = CALLS[(at + 1 + victim as usize) % CALLS.len()];
-                std::thread::spawn(move || check(identity, victim, made, other))
+                std::thread::spawn(move || check(identity, victim, when, made, other))
             });
             let checks: Vec<_> = checks.collect();
             checks.into_iter().for_each(|it| it.join().expect("the check says what is wrong"));
@@ -100,11 +115,19 @@ fn hosts_that_call_different_operations_all_hear_what_two_called() {
 fn two_roots_of_one_reduction_do_not_wait_for_ever() {
     let [identity, _] = identities();
     let [made, other] = [0, 3].map(|root| Collective::Reduce { root });
-    for (abort, disagreement) in told(identity, 3, made, other) {
+    for (abort, disagreement) in told(identity, 3, When::AfterBarrier, made, other) {
         assert_eq!(abort.map(|it| it.reason), Some(AbortReason::Disagreement));
         let told = disagreement.expect("all are told what was called");
         assert!(told.called.iter().any(|it| it.collective == made.kind() as u8), "{told:?}");
     }
+}
+
+/// Hosts 0, 1 and 3 wait in a circle, and none of them needs the link that another has called over to ask.
+#[test]
+fn two_roots_of_the_first_reduction_do_not_wait_for_ever() {
+    let [identity, _] = identities();
+    let [made, other] = [1, 2].map(|root| Collective::Reduce { root });
+    check(identity, 0, When::AtFirst, made, other);
 }
 
 /// Two hosts find out before the others have come to any operation, and go. Their schedules do not lead to the others.
