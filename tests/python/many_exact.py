@@ -5,9 +5,10 @@ value from each rank, and so is each column of an `exact_sum`. The ranks share t
     python tests/python/many_exact.py --vectors 100_000_000
     TRIBUTARY_BETWEEN_HOSTS=tree tributary run --hosts 4 -- python tests/python/many_exact.py      a rank on each host
 
-In a lab whose aggregators work in the kernel, which takes segments of up to 1 KiB, MPICH's launcher starts the ranks:
+In a lab whose aggregators work in the kernel, which takes segments of up to 1 KiB, MPICH's launcher starts the ranks. A value that is
+all over the range takes 35 integers, so that three elements fit:
 
-    tributary lab run -- mpirun -n 4 python tests/python/many_exact.py --address 10.77.2.1:7000 --at-once 32
+    tributary lab run -- mpirun -n 2 python tests/python/many_exact.py --address 10.77.2.1:7000 --at-once 3
 
 Vectors are near each other, all over the range, cancel but for a little, are subnormal, lie in the middle between two numbers, or
 overflow on the way, by a seed.
