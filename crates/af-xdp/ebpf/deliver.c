@@ -88,7 +88,7 @@ INLINE enum outcome put(enum hook hook, const void *packet, u32 index, u32 len_b
 		if (__sync_val_compare_and_swap(&ring->tail, position, position + 1) == position)
 			break;
 	}
-	if (tries == CLAIMS_MAX || !slot)
+	if (tries == CLAIMS_MAX)
 		return LEFT_TO_STACK;
 	/* The verifier has to see both bounds of what is passed on. */
 	asm volatile("" : "+r"(len_bytes));

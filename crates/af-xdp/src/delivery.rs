@@ -18,21 +18,7 @@ use crate::interface::{Namespace, find, host};
 use crate::ring::{self, RINGS_MAX, Reader};
 use crate::target::Target;
 
-const OBJECT: &[u8] = {
-    #[cfg(program_built)]
-    {
-        object()
-    }
-    #[cfg(not(program_built))]
-    {
-        &[]
-    }
-};
-
-#[cfg(program_built)]
-const fn object() -> &'static [u8] {
-    aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/deliver.o"))
-}
+const OBJECT: &[u8] = tributary_ebpf::object!("deliver.o");
 
 /// Where the program of [`Delivery`]s sits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,21 +14,7 @@ use crate::{IS_BUILT, Mode};
 /// As in the program.
 pub(crate) const QUEUES_MAX: u32 = 64;
 
-const OBJECT: &[u8] = {
-    #[cfg(program_built)]
-    {
-        object()
-    }
-    #[cfg(not(program_built))]
-    {
-        &[]
-    }
-};
-
-#[cfg(program_built)]
-const fn object() -> &'static [u8] {
-    aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.o"))
-}
+const OBJECT: &[u8] = tributary_ebpf::object!("steer.o");
 
 /// The program, attached. It is detached when the process ends, however that ends: its link is a file descriptor, and
 /// nothing pins it.

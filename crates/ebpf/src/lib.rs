@@ -5,6 +5,21 @@
 
 mod compile;
 
+/// The bytes of an object that [`compile`] has built for the crate that asks, aligned; none if there was no clang.
+#[macro_export]
+macro_rules! object {
+    ($name:literal) => {{
+        #[cfg(program_built)]
+        {
+            aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/", $name))
+        }
+        #[cfg(not(program_built))]
+        {
+            &[]
+        }
+    }};
+}
+
 pub use compile::{compile, include};
 
 /// An error and what caused it, in one line.

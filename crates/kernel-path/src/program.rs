@@ -59,21 +59,7 @@ pub struct Program {
     ebpf: Ebpf,
 }
 
-const OBJECT: &[u8] = {
-    #[cfg(program_built)]
-    {
-        include_bytes_aligned()
-    }
-    #[cfg(not(program_built))]
-    {
-        &[]
-    }
-};
-
-#[cfg(program_built)]
-const fn include_bytes_aligned() -> &'static [u8] {
-    aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/node.o"))
-}
+const OBJECT: &[u8] = tributary_ebpf::object!("node.o");
 
 impl Program {
     /// Loads the program on this machine. Needs Linux 6.6 that compiles programs, `CAP_BPF`, `CAP_NET_ADMIN`
