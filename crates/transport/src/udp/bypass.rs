@@ -40,17 +40,18 @@ impl Bypass {
     /// Whether a poll that found nothing here polls the socket, too.
     pub(super) fn is_socket_due(&mut self) -> bool {
         match self {
-            Self::Port(port) => port.is_socket_due(),
+            Self::Port(port) => port.turns.is_due(),
             Self::Ring(ring) => ring.is_socket_due(),
         }
     }
 
     /// The next polls poll the socket, too.
     pub(super) fn expect_socket(&mut self) {
-        match self {
-            Self::Port(port) => port.expect_socket(),
-            Self::Ring(ring) => ring.expect_socket(),
-        }
+        let turns = match self {
+            Self::Port(port) => &mut port.turns,
+            Self::Ring(ring) => &mut ring.turns,
+        };
+        *turns = SocketTurns::EACH_POLL;
     }
 
     /// Gets ready for a sleep until so many datagrams have come. False if there is one already.
@@ -89,17 +90,40 @@ impl Bypass {
     }
 }
 
+/// When a socket is polled beside what goes past the network stack.
+struct SocketTurns {
+    /// Polls that find nothing until the socket's turn, and from one turn to the next.
+    due_in: u32,
+    polls_per_turn: u32,
+}
+
+impl SocketTurns {
+    /// From now on every poll is the socket's turn.
+    const EACH_POLL: Self = Self { due_in: 0, polls_per_turn: 1 };
+
+    /// Turns are half as frequent from the next one on, but no rarer than once in so many polls.
+    fn space_out(&mut self, polls_max: u32) {
+        self.polls_per_turn = (2 * self.polls_per_turn).min(polls_max);
+    }
+
+    /// Counts a poll that found nothing. Whether it is the socket's turn.
+    fn is_due(&mut self) -> bool {
+        let is_due = self.due_in == 0;
+        self.due_in = if is_due { self.polls_per_turn } else { self.due_in } - 1;
+        is_due
+    }
+}
+
 /// A ring beside a socket.
 pub(super) struct RingBypass {
     /// None where the ring is another socket's.
     delivery: Option<Delivery>,
-    socket_due_in: u32,
-    polls_per_socket: u32,
+    turns: SocketTurns,
 }
 
 impl RingBypass {
     pub(super) fn new(delivery: Option<Delivery>) -> Self {
-        Self { delivery, socket_due_in: 0, polls_per_socket: 1 }
+        Self { delivery, turns: SocketTurns::EACH_POLL }
     }
 
     fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, SocketAddr)> {
@@ -108,26 +132,17 @@ impl RingBypass {
     }
 
     fn is_socket_due(&mut self) -> bool {
-        let is_due = self.socket_due_in == 0;
-        if is_due {
-            self.polls_per_socket = (2 * self.polls_per_socket).min(RING_POLLS_PER_SOCKET_MAX);
-            self.socket_due_in = self.polls_per_socket;
+        if self.turns.due_in == 0 {
+            self.turns.space_out(RING_POLLS_PER_SOCKET_MAX);
         }
-        self.socket_due_in -= 1;
-        is_due
-    }
-
-    fn expect_socket(&mut self) {
-        (self.polls_per_socket, self.socket_due_in) = (1, 0);
+        self.turns.is_due()
     }
 }
 
 /// A port of AF_XDP beside a socket with one peer.
 pub(super) struct PortBypass {
     port: Port,
-    /// Polls that find nothing until the socket's turn, and from one turn to the next.
-    socket_due_in: u32,
-    polls_per_socket: u32,
+    turns: SocketTurns,
     /// What is queued goes through the network stack.
     is_avoided: bool,
     /// The kernel had no room for what was taken.
@@ -136,7 +151,7 @@ pub(super) struct PortBypass {
 
 impl PortBypass {
     pub(super) fn new(port: Port) -> Self {
-        Self { port, socket_due_in: 0, polls_per_socket: 1, is_avoided: false, has_unsent: false }
+        Self { port, turns: SocketTurns::EACH_POLL, is_avoided: false, has_unsent: false }
     }
 
     /// The next datagram, from `peer` if that is given: its length and its source.
@@ -149,22 +164,10 @@ impl PortBypass {
             let (len_bytes, source) = self.port.receive(buffer)?;
             let source = SocketAddr::V4(source);
             if peer.is_none_or(|peer| peer == source) {
-                self.polls_per_socket = (2 * self.polls_per_socket).min(POLLS_PER_SOCKET_MAX);
+                self.turns.space_out(POLLS_PER_SOCKET_MAX);
                 return Some((len_bytes, source));
             }
         }
-    }
-
-    /// Whether a poll that found nothing here polls the socket, too.
-    fn is_socket_due(&mut self) -> bool {
-        let is_due = self.socket_due_in == 0;
-        self.socket_due_in = if is_due { self.polls_per_socket } else { self.socket_due_in } - 1;
-        is_due
-    }
-
-    /// The next polls poll the socket, too.
-    fn expect_socket(&mut self) {
-        (self.polls_per_socket, self.socket_due_in) = (1, 0);
     }
 
     /// What is queued now goes through the network stack.
