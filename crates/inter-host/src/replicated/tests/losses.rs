@@ -5,7 +5,19 @@ use std::sync::{Arc, Barrier};
 use super::faults::{Faults, Rates};
 use super::*;
 
-fn with_faults(mut hosts: Vec<ReplicatedLevels>, seed: u64, rates: Rates) -> Vec<ReplicatedLevels> {
+/// Few datagrams are lost, many, half of them, and all.
+pub(super) const RATES: [Rates; 4] = [
+    Rates { lost: 5, repeated: 50, late: 50 },
+    Rates { lost: 100, repeated: 300, late: 300 },
+    Rates { lost: 500, repeated: 100, late: 900 },
+    Rates { lost: 1000, repeated: 0, late: 0 },
+];
+
+pub(super) fn with_faults(
+    mut hosts: Vec<ReplicatedLevels>,
+    seed: u64,
+    rates: Rates,
+) -> Vec<ReplicatedLevels> {
     for (host, member) in (0..).zip(&mut hosts) {
         member.inject(Faults::new(seed << 8 | host, rates));
     }
@@ -15,16 +27,10 @@ fn with_faults(mut hosts: Vec<ReplicatedLevels>, seed: u64, rates: Rates) -> Vec
 #[test]
 fn whatever_datagrams_are_lost_repeated_or_late_the_bits_are_the_same() {
     let rounds = 24;
-    let rates = [
-        Rates { lost: 5, repeated: 50, late: 50 },
-        Rates { lost: 100, repeated: 300, late: 300 },
-        Rates { lost: 500, repeated: 100, late: 900 },
-        Rates { lost: 1000, repeated: 0, late: 0 },
-    ];
     let even = [&[2][..], &[5], &[3, 2], &[4, 4]].map(|levels| (levels.iter().product(), levels));
     for (hosts, levels) in even.into_iter().chain(UNEVEN) {
         let expected = expected_of(hosts, levels, rounds);
-        for (seed, rates) in (1..).zip(rates) {
+        for (seed, rates) in (1..).zip(RATES) {
             let members = members_of(hosts, levels, identity(seed % 2 == 0));
             let sums = on_all(with_faults(members, seed, rates), move |host, mut member| {
                 rounds_of_doubles(&mut member, host, levels, rounds)

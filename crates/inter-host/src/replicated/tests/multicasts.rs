@@ -1,8 +1,8 @@
 //! One datagram for all members of a group, and what becomes of it where switches do not bring it to each of them.
 
-use std::net::UdpSocket;
 use std::sync::{Arc, Barrier};
 
+use super::strangers::rounds_beside_a_stranger;
 use super::*;
 
 /// Greets, and multicasts where that comes to all: at every level, as loopback brings it to all.
@@ -145,18 +145,8 @@ fn a_strangers_multicasts_change_nothing() {
     let (levels, rounds) = (&[3][..], 30);
     let expected = expected(levels, rounds);
     let outcomes = on_all_multicasting(levels, move |host, mut member| {
-        let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let to = member.multicast_address(0);
-        let (header, payload) =
-            super::strangers::contribution(member.identity(), (host as u16 + 1) % 3, 2);
-        let mut sums = Vec::new();
-        for round in 0..rounds {
-            // Garbage, which the kernel drops, and a forged contribution, which has the secret.
-            stranger.send_to(&[7; 200], to).unwrap();
-            super::strangers::send(&stranger, to, header, &payload);
-            sums.push(round_of_doubles(&mut member, host, levels, round).expect("nobody dies"));
-        }
-        member.leave();
+        let sums = rounds_beside_a_stranger(&mut member, host, levels, rounds, to);
         (sums, member.stats())
     });
     for ((sums, stats), expected) in outcomes.into_iter().zip(expected) {

@@ -1,6 +1,5 @@
 //! Datagrams that a program at the interface puts into rings: the same bits, whatever comes by a ring and whatever by its socket.
 
-use std::net::UdpSocket;
 use std::process::Command;
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -8,7 +7,8 @@ use std::thread;
 use rustix::thread::UnshareFlags;
 use tributary_transport::udp::Hook;
 
-use super::faults::{Faults, Rates};
+use super::losses::{RATES, with_faults};
+use super::strangers::rounds_beside_a_stranger;
 use super::*;
 
 const HOOKS: [Hook; 2] = [Hook::TrafficControl, Hook::Generic];
@@ -112,19 +112,11 @@ fn rings_serve_one_communicator_after_another() {
 fn whatever_is_lost_before_it_comes_to_a_ring_the_bits_are_the_same() {
     on_loopback_of_its_own(|| {
         let rounds = 24;
-        let rates = [
-            Rates { lost: 5, repeated: 50, late: 50 },
-            Rates { lost: 100, repeated: 300, late: 300 },
-            Rates { lost: 500, repeated: 100, late: 900 },
-            Rates { lost: 1000, repeated: 0, late: 0 },
-        ];
         for (hosts, levels) in [(2, &[2][..]), (6, &[3, 2]), (11, &[4, 3])] {
             let expected = expected_of(hosts, levels, rounds);
-            for (seed, rates) in (1..).zip(rates) {
-                let mut members = members_of(hosts, levels, identity(seed % 2 == 0));
-                for (host, member) in (0..).zip(&mut members) {
-                    member.inject(Faults::new(seed << 8 | host, rates));
-                }
+            for (seed, rates) in (1..).zip(RATES) {
+                let members = members_of(hosts, levels, identity(seed % 2 == 0));
+                let members = with_faults(members, seed, rates);
                 let hook = HOOKS[seed as usize % 2];
                 let sums = on_all_with_rings(members, hook, false, move |host, mut member| {
                     rounds_of_doubles(&mut member, host, levels, rounds)
@@ -143,18 +135,8 @@ fn what_strangers_put_into_a_ring_changes_nothing_and_is_counted() {
             let expected = expected(levels, rounds);
             let hosts = members(levels, identity(false));
             let outcomes = on_all_with_rings(hosts, hook, multicasts, move |host, mut member| {
-                let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
                 let to = member.datagram_address();
-                let (header, payload) =
-                    super::strangers::contribution(member.identity(), (host as u16 + 1) % 3, 2);
-                let mut sums = Vec::new();
-                for round in 0..rounds {
-                    // Garbage, which the kernel drops, and a forged contribution, which has the secret.
-                    stranger.send_to(&[7; 200], to).unwrap();
-                    super::strangers::send(&stranger, to, header, &payload);
-                    sums.push(round_of_doubles(&mut member, host, levels, round).unwrap());
-                }
-                member.leave();
+                let sums = rounds_beside_a_stranger(&mut member, host, levels, rounds, to);
                 (sums, member.stats())
             });
             for ((sums, stats), expected) in outcomes.into_iter().zip(expected) {

@@ -40,6 +40,28 @@ pub(super) fn send(socket: &UdpSocket, to: SocketAddr, header: Header, payload: 
     socket.send_to(&datagram, to).unwrap();
 }
 
+/// So many rounds at a host of a group of `levels`, in which a stranger sends to an address of that host's; then the host leaves.
+pub(super) fn rounds_beside_a_stranger(
+    member: &mut ReplicatedLevels,
+    host: u32,
+    levels: &[u32],
+    rounds: u32,
+    to: SocketAddr,
+) -> Vec<Vec<u8>> {
+    let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let hosts: u32 = levels.iter().product();
+    let (header, payload) = contribution(member.identity(), ((host + 1) % hosts) as u16, 2);
+    let mut sums = Vec::new();
+    for round in 0..rounds {
+        // Garbage, which the kernel drops, and a forged contribution, which has the secret.
+        stranger.send_to(&[7; 200], to).unwrap();
+        send(&stranger, to, header, &payload);
+        sums.push(round_of_doubles(member, host, levels, round).expect("nobody dies"));
+    }
+    member.leave();
+    sums
+}
+
 #[test]
 fn forged_datagrams_change_nothing_and_are_counted() {
     let (levels, rounds) = (&[2][..], 30);
