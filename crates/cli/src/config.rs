@@ -27,7 +27,11 @@ pub(crate) fn config(flags: ConfigFlags) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let values = knobs::values(environment);
-    let adapters = adapters()?;
+    let with_moderation = |adapter: Adapter| {
+        let moderation = adapter.moderation();
+        (adapter, moderation)
+    };
+    let adapters: Vec<_> = adapters()?.into_iter().map(with_moderation).collect();
     let mut out = io::stdout().lock();
     if flags.json {
         for value in &values {
@@ -37,12 +41,12 @@ pub(crate) fn config(flags: ConfigFlags) -> anyhow::Result<ExitCode> {
     } else {
         writeln!(out, "{}", table(&values))?;
         writeln!(out, "{}", machine(Processor::own()))?;
-        for adapter in &adapters {
-            writeln!(out, "{}", describe(adapter))?;
+        for (adapter, moderation) in &adapters {
+            writeln!(out, "{}", describe(adapter, *moderation))?;
         }
     }
-    for adapter in &adapters {
-        if let Some(warning) = warning_of(adapter) {
+    for (adapter, moderation) in &adapters {
+        if let Some(warning) = warning_of(adapter, *moderation) {
             writeln!(io::stderr(), "tributary: {warning}")?;
         }
     }
@@ -65,16 +69,19 @@ fn line(KnobValue { knob, value, origin }: &KnobValue) -> serde_json::Value {
     })
 }
 
-fn machine_line(processor: &Processor, adapters: &[Adapter]) -> serde_json::Value {
-    let adapter = |it: &Adapter| {
+fn machine_line(
+    processor: &Processor,
+    adapters: &[(Adapter, Option<Moderation>)],
+) -> serde_json::Value {
+    let adapter = |(it, moderation): &(Adapter, Option<Moderation>)| {
         json!({
             "name": it.name,
             "driver": it.driver,
             "speed_mbps": it.speed_mbps,
             "mtu_bytes": it.mtu_bytes,
             "network": network_of(it).name(),
-            "moderation_us": it.moderation.map(|it| it.receive_us),
-            "moderation_is_adaptive": it.moderation.map(|it| it.is_adaptive),
+            "moderation_us": moderation.map(|it| it.receive_us),
+            "moderation_is_adaptive": moderation.map(|it| it.is_adaptive),
         })
     };
     let cache = |cache: &Cache| {
@@ -101,8 +108,8 @@ fn machine_line(processor: &Processor, adapters: &[Adapter]) -> serde_json::Valu
     })
 }
 
-fn describe(adapter: &Adapter) -> String {
-    let Adapter { name, driver, speed_mbps, mtu_bytes, moderation } = adapter;
+fn describe(adapter: &Adapter, moderation: Option<Moderation>) -> String {
+    let Adapter { name, driver, speed_mbps, mtu_bytes } = adapter;
     let driver = driver.as_deref().unwrap_or("no driver of its own");
     let speed = speed_mbps.map_or("no speed stated".to_owned(), |it| format!("{it} Mb/s"));
     let mtu = mtu_bytes.map_or(String::new(), |it| format!(", packets of up to {it} B"));
@@ -110,7 +117,7 @@ fn describe(adapter: &Adapter) -> String {
         None => "does not say how long it keeps packets to itself".to_owned(),
         Some(Moderation { receive_us: 0, .. }) => "interrupts for each packet".to_owned(),
         Some(Moderation { receive_us, is_adaptive }) => {
-            let adapts = if *is_adaptive { ", by what comes" } else { "" };
+            let adapts = if is_adaptive { ", by what comes" } else { "" };
             format!("interrupts {receive_us} us after a packet at most{adapts}")
         }
     };
@@ -119,8 +126,8 @@ fn describe(adapter: &Adapter) -> String {
 }
 
 /// What costs short messages more than their network does.
-fn warning_of(adapter: &Adapter) -> Option<String> {
-    let Moderation { receive_us, is_adaptive } = adapter.moderation?;
+fn warning_of(adapter: &Adapter, moderation: Option<Moderation>) -> Option<String> {
+    let Moderation { receive_us, is_adaptive } = moderation?;
     let name = &adapter.name;
     let adapts = if is_adaptive { "adaptive-rx off " } else { "" };
     (receive_us > MODERATION_US_MAX).then(|| {
@@ -164,31 +171,29 @@ fn table(values: &[KnobValue]) -> String {
 mod tests {
     use super::*;
 
-    fn adapter(moderation: Option<Moderation>) -> Adapter {
+    fn adapter() -> Adapter {
         Adapter {
             name: "eth0".to_owned(),
             driver: Some("mlx5_core".to_owned()),
             speed_mbps: Some(25_000),
             mtu_bytes: Some(1500),
-            moderation,
         }
     }
 
     #[test]
     fn an_adapter_that_keeps_packets_long_is_warned_of() {
-        let moderated =
-            |receive_us, is_adaptive| adapter(Some(Moderation { receive_us, is_adaptive }));
+        let moderated = |receive_us, is_adaptive| Some(Moderation { receive_us, is_adaptive });
         assert_eq!(
-            describe(&moderated(8, true)),
+            describe(&adapter(), moderated(8, true)),
             "adapter eth0: mlx5_core, 25000 Mb/s, packets of up to 1500 B; taken for ethernet-25; \
              interrupts 8 us after a packet at most, by what comes"
         );
-        for quiet in [adapter(None), moderated(0, false), moderated(MODERATION_US_MAX, true)] {
-            assert_eq!(warning_of(&quiet), None);
+        for quiet in [None, moderated(0, false), moderated(MODERATION_US_MAX, true)] {
+            assert_eq!(warning_of(&adapter(), quiet), None);
         }
-        let warning = warning_of(&moderated(50, true)).expect("50 us are warned of");
+        let warning = warning_of(&adapter(), moderated(50, true)).expect("50 us are warned of");
         assert!(warning.contains("`ethtool -C eth0 adaptive-rx off rx-usecs 0`"), "{warning}");
-        let fixed = warning_of(&moderated(20, false)).expect("20 us are warned of");
+        let fixed = warning_of(&adapter(), moderated(20, false)).expect("20 us are warned of");
         assert!(fixed.contains("`ethtool -C eth0 rx-usecs 0`"), "{fixed}");
     }
 }

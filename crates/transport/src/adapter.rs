@@ -21,8 +21,14 @@ pub struct Adapter {
     pub speed_mbps: Option<u64>,
     /// The longest packet that it sends, in bytes without the header of Ethernet.
     pub mtu_bytes: Option<u32>,
-    /// How long it keeps packets to itself, if its driver says so.
-    pub moderation: Option<Moderation>,
+}
+
+impl Adapter {
+    /// How long it keeps packets to itself, if its driver says so. Asks the driver.
+    #[must_use]
+    pub fn moderation(&self) -> Option<Moderation> {
+        moderation_of(&self.name)
+    }
 }
 
 /// How long an adapter waits for more packets before it interrupts a processor for those that have come.
@@ -42,17 +48,17 @@ pub fn adapters() -> io::Result<Vec<Adapter>> {
     let folders = fs::read_dir(ADAPTERS)?.map(|entry| entry.map(|entry| entry.path()));
     let mut folders = folders.collect::<io::Result<Vec<PathBuf>>>()?;
     folders.sort();
-    Ok(folders.iter().filter_map(|folder| read(folder, moderation_of)).collect())
+    Ok(folders.iter().filter_map(|folder| read(folder)).collect())
 }
 
 /// One adapter by its interface; none if there is none of that name, it is down, or loopback.
 #[must_use]
 pub fn adapter(name: &str) -> Option<Adapter> {
-    read(&Path::new(ADAPTERS).join(name), moderation_of)
+    read(&Path::new(ADAPTERS).join(name))
 }
 
 /// The adapter that a folder describes; none if it is down, or loopback.
-fn read(folder: &Path, moderation_of: impl Fn(&str) -> Option<Moderation>) -> Option<Adapter> {
+fn read(folder: &Path) -> Option<Adapter> {
     let text = |file: &str| fs::read_to_string(folder.join(file)).ok();
     let number = |file: &str| text(file)?.trim().parse::<i64>().ok();
     // `IFF_UP` and `IFF_LOOPBACK` (linux/if.h).
@@ -72,7 +78,6 @@ fn read(folder: &Path, moderation_of: impl Fn(&str) -> Option<Moderation>) -> Op
             .and_then(|speed| u64::try_from(speed).ok())
             .filter(|it| *it > 0),
         mtu_bytes: number("mtu").and_then(|mtu| u32::try_from(mtu).ok()),
-        moderation: moderation_of(&name),
         name,
     })
 }
@@ -129,23 +134,20 @@ mod tests {
         std::os::unix::fs::symlink("../../bus/pci/drivers/ixgbe", folder.join("device/driver"))
             .expect("a temporary folder");
         describe(&folder, &[("flags", "0x1003\n"), ("speed", "10000\n"), ("mtu", "9000\n")]);
-        let moderation = Some(Moderation { receive_us: 50, is_adaptive: true });
-        let asked = |name: &str| moderation.filter(|_| name == "eth7");
         let adapter = Adapter {
             name: "eth7".to_owned(),
             driver: Some("ixgbe".to_owned()),
             speed_mbps: Some(10_000),
             mtu_bytes: Some(9000),
-            moderation,
         };
-        assert_eq!(read(&folder, asked), Some(adapter));
+        assert_eq!(read(&folder), Some(adapter));
         describe(&folder, &[("speed", "-1\n")]);
-        assert_eq!(read(&folder, asked).and_then(|it| it.speed_mbps), None);
+        assert_eq!(read(&folder).and_then(|it| it.speed_mbps), None);
         for hidden in [("flags", "0x1002\n"), ("flags", "0x9\n"), ("operstate", "down\n")] {
             describe(&folder, &[("flags", "0x1003\n"), ("operstate", "up\n")]);
-            assert!(read(&folder, asked).is_some());
+            assert!(read(&folder).is_some());
             describe(&folder, &[hidden]);
-            assert_eq!(read(&folder, asked), None, "{hidden:?}");
+            assert_eq!(read(&folder), None, "{hidden:?}");
         }
     }
 

@@ -123,7 +123,6 @@ ib0\t0002000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
                 driver: driver.map(str::to_owned),
                 speed_mbps,
                 mtu_bytes: None,
-                moderation: None,
             })
         };
         for (speed, expected) in [
