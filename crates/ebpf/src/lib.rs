@@ -5,7 +5,7 @@
 
 mod compile;
 
-/// The bytes of an object that [`compile`] has built for the crate that asks, aligned; none if there was no clang.
+/// The bytes of an object that [`compile()`] has built for the crate that asks, aligned; none if there was no clang.
 #[macro_export]
 macro_rules! object {
     ($name:literal) => {{
