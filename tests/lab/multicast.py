@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Runs jobs whose replicated groups multicast on hosts of a lab, and what can happen to multicasts. Datagrams come by sockets, or
-out of rings that a program of the kernel fills.
+out of rings that a program of the kernel fills: the job's own, or that of a service which each host has.
 
 Where they come to all hosts of a group they are used. Where they don't, from the start or from some moment on, hosts send
 copies. What strangers send to a group's address neither changes a result nor stops a job.
 """
 
+import contextlib
 import json
 import pathlib
 import re
@@ -15,7 +16,7 @@ import tempfile
 
 import soak
 from kills import eventually
-from nothing_deployed import HOSTS, WITHOUT_CAPABILITIES, Marked, job_words, must, run_job
+from nothing_deployed import FURTHER, HOSTS, WITHOUT_CAPABILITIES, Marked, job_words, must, run_everywhere, run_job
 from test import Failure, Tests, bounded, compile_program, on, parse_arguments, world_of
 
 LAB = ["--hosts", "4", "--hosts-per-leaf", "4"]
@@ -26,7 +27,11 @@ GROUPS = {"TRIBUTARY_BETWEEN_HOSTS": "replicated", "TRIBUTARY_GROUPS": "4", "TRI
 CARRIED = {(): "links and multicast datagrams, mixed_radix:4", ("--block-multicast",): "links and datagrams, mixed_radix:4"}
 # Where datagrams come from, and what the report says of it: by XDP behind the driver alone, for a lab's hosts take trains.
 RINGS = {"ring": " in rings", "ring-xdp": " in rings"}
-NO_RINGS = " (no ring at h0: interface eth0: not permitted; a ring needs CAP_NET_ADMIN and CAP_BPF)"
+NO_RINGS = (" (no ring at h0: interface eth0: not permitted; a ring needs CAP_NET_ADMIN and CAP_BPF, or the host's service "
+            "(tributary rings))")
+# A name that each host has for itself.
+SERVICE = "@tributary-rings"
+SERVED = {**GROUPS, "TRIBUTARY_RINGS": SERVICE}
 # What tells a host's kernel in its name.
 KERNEL = re.compile("@[0-9a-f]{8}")
 # A part of the program's combinations.
@@ -66,12 +71,12 @@ def check_carried(carried, mpi, name, program, arguments, settings=GROUPS):
 class Running:
     """A job in the middle of its operations, whose groups multicast."""
 
-    def __init__(self, what, mpi, name, folder, arguments):
+    def __init__(self, what, mpi, name, folder, arguments, settings=GROUPS, confined=()):
         folder = pathlib.Path(folder)
         self.ends, self.report = folder / "ends", folder / "report.json"
-        program = [soak.compile_for(mpi, arguments), "--seconds", 8, "--depth", 1, "--ends", self.ends]
+        program = [*confined, soak.compile_for(mpi, arguments), "--seconds", 8, "--depth", 1, "--ends", self.ends]
         words = job_words("run", mpi, name, len(HOSTS), 1, program, self.report, arguments)
-        settings = [f"{knob}={value}" for knob, value in GROUPS.items()]
+        settings = [f"{knob}={value}" for knob, value in settings.items()]
         self.marked = Marked(f"{name}-{what}", ["env", *settings, *words], name, folder, arguments)
 
     def await_operations(self):
@@ -149,6 +154,62 @@ def check_flooded(mpi, name, arguments):
     return f"{int(text)} datagrams of a stranger, {counts['direct']} direct"
 
 
+@contextlib.contextmanager
+def services(name, hosts, arguments):
+    """Services of rings at these hosts; they are killed at the end."""
+    with tempfile.TemporaryDirectory(prefix="tributary-lab-") as folder, contextlib.ExitStack() as stack:
+        for host in hosts:
+            of_host = pathlib.Path(folder, host)
+            of_host.mkdir()
+            words = on(name, host, arguments, arguments.tributary, "rings", "--socket", SERVICE)
+            stack.enter_context(Marked(f"{name}-rings-{host}", words, name, of_host, arguments))
+            if not eventually(lambda said=of_host / "said": SERVICE in said.read_text(), 30):
+                raise Failure(f"no service at {host}")
+        yield
+
+
+def check_served(mpi, name, carried, program, arguments):
+    """A job without privileges has rings where each host has a service, and says which host has none; whatever it has, its results
+    are right."""
+    kind, algorithm = carried.rsplit(",", 1)
+    program = [*WITHOUT_CAPABILITIES, *program]
+    with services(name, HOSTS, arguments):
+        check_carried(f"{kind} in rings,{algorithm}", mpi, name, program, arguments, SERVED)
+    with services(name, HOSTS[:1], arguments):
+        said = f"{kind} (no ring at {HOSTS[1]}: it has no service of rings),{algorithm}"
+        check_carried(said, mpi, name, program, arguments, SERVED)
+    return check_carried(carried, mpi, name, program, arguments, SERVED)
+
+
+def check_rings_of_ipv6(mpi, name, program, arguments):
+    """Over IPv6 hosts send copies, and these come by rings of the job or of services."""
+    join, leave, interface = FURTHER["IPv6"]
+    carried = "links and datagrams in rings, mixed_radix:4"
+    settings = {**SERVED, "TRIBUTARY_INTERFACE": interface}
+    run_everywhere(join, name, arguments)
+    try:
+        check_carried(carried, mpi, name, program, arguments, {**settings, "TRIBUTARY_RECEIVE": "ring"})
+        with services(name, HOSTS, arguments):
+            return check_carried(carried, mpi, name, [*WITHOUT_CAPABILITIES, *program], arguments, settings)
+    finally:
+        run_everywhere(leave, name, arguments)
+
+
+def check_services_killed(mpi, name, arguments):
+    """The services die in the middle of a job, and its datagrams come by sockets."""
+    with tempfile.TemporaryDirectory(prefix="tributary-lab-") as folder:
+        with contextlib.ExitStack() as stack:
+            with services(name, HOSTS, arguments):
+                running = Running("served", mpi, name, folder, arguments, SERVED, WITHOUT_CAPABILITIES)
+                stack.enter_context(running.marked)
+                running.await_operations()
+            counts = running.end()
+    carried = KERNEL.sub("", world_of(counts)["carriers"])
+    if " in rings," not in carried:
+        raise Failure(f"carried by {carried!r}")
+    return f"{counts['direct']} direct"
+
+
 def main():
     # SIGTERM takes the lab down too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -169,6 +230,12 @@ def main():
         cases += [(f"{mpi:8} {label}", lambda name, mpi=mpi, way=way, confined=confined, said=f"{kind}{said},{algorithm}":
                    check_carried(said, mpi, name, [*confined, *programs[mpi]], arguments, {**GROUPS, "TRIBUTARY_RECEIVE": way}))
                   for label, way, confined, said in ways for mpi in MPIS]
+        if not options:
+            cases += [(f"{mpi:8} served", lambda name, mpi=mpi, carried=carried:
+                       check_served(mpi, name, carried, programs[mpi], arguments)) for mpi in MPIS]
+            cases += [(f"{mpi:8} rings of IPv6", lambda name, mpi=mpi: check_rings_of_ipv6(mpi, name, programs[mpi], arguments))
+                      for mpi in MPIS]
+            cases.append(("mpich    services killed", lambda name: check_services_killed("mpich", name, arguments)))
         tests.on_lab([*LAB, *options], cases)
     print(f"{tests.failed} failed")
     return 1 if tests.failed else 0

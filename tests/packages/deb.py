@@ -22,6 +22,9 @@ TIMEOUT_S = 300
 PACKAGES = ("systemd", "systemd-sysv", "dbus", "python3-mpi4py", "openmpi-bin")
 SUITE = "bookworm"
 UNITS = ("tributary-manager", "tributary-node")
+# It serves jobs of all users, and has capabilities: CAP_NET_ADMIN and CAP_BPF.
+RINGS = "tributary-rings"
+RINGS_CAPABILITIES = 1 << 12 | 1 << 39
 # What systemd-analyze calls "OK" ends at 4.9; lower is better.
 EXPOSURE_MAX = 2.0
 
@@ -105,11 +108,11 @@ def next_version(package, folder):
 
 
 def check_units(guest):
-    paths = " ".join(f"/usr/lib/systemd/system/{unit}.service" for unit in UNITS)
+    paths = " ".join(f"/usr/lib/systemd/system/{unit}.service" for unit in (*UNITS, RINGS))
     # Its own documentation needs man, which so small a Debian lacks.
     complaints = guest.sh(f"systemd-analyze verify --man=no {paths}")
     assert not complaints, complaints
-    for unit in UNITS:
+    for unit in (*UNITS, RINGS):
         level = guest.sh(f"systemd-analyze security --no-pager {unit}.service | tail -1")
         [exposure] = re.findall(r": ([0-9.]+) ", level)
         assert float(exposure) <= EXPOSURE_MAX, level
@@ -118,7 +121,7 @@ def check_units(guest):
 
 def check_services(guest):
     """As README.Debian says; who they run as, that they have no rights, and bounded memory."""
-    for unit in UNITS:
+    for unit in (*UNITS, RINGS):
         assert guest.sh(f"systemctl is-enabled {unit}", check=False).strip() == "disabled"
     guest.sh("tributary token create /etc/tributary/token")
     guest.sh("tributary token create /etc/tributary/tenants/physics.token")
@@ -133,6 +136,18 @@ def check_services(guest):
         memory_max = guest.sh(f"systemctl show --value --property MemoryMax {unit}").strip()
         assert memory_max.isdecimal(), memory_max
         print(f"{unit}: runs as user {facts['Uid'].split()[0]}, without capabilities")
+
+
+def check_rings(guest):
+    """The service of rings runs with two capabilities at most, and every user may connect to it."""
+    guest.sh(f"systemctl enable --now {RINGS}")
+    guest.wait_for("test -S /run/tributary/rings.socket")
+    assert guest.sh("stat -c %a /run/tributary/rings.socket").strip() == "666"
+    pid = guest.sh(f"systemctl show --value --property MainPID {RINGS}").strip()
+    facts = dict(line.split(":", 1) for line in guest.sh(f"cat /proc/{pid}/status").splitlines())
+    assert int(facts["CapBnd"], 16) & ~RINGS_CAPABILITIES == 0, facts
+    assert facts["NoNewPrivs"].strip() == "1" and facts["Seccomp"].strip() == "2"
+    print(f"{RINGS}: takes connections of all users")
 
 
 def check_job(guest, name):
@@ -191,6 +206,7 @@ def main():
             guest.sh(f"dpkg -i /root/{options.package.name}")
             check_units(guest)
             check_services(guest)
+            check_rings(guest)
             check_job(guest, "first")
             check_upgrade(guest, *next_version(options.package, folder))
             check_job(guest, "second")

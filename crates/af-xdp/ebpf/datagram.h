@@ -1,4 +1,4 @@
-/* Datagrams as they lie in packets: Ethernet, IPv4 without options and UDP. */
+/* Datagrams as they lie in packets: Ethernet, IPv4 without options or IPv6 without further headers, and UDP. */
 #pragma once
 
 #include "ipv4.h"
@@ -8,6 +8,7 @@
 enum {
 	ETHERNET_BYTES = 14,
 	IP_BYTES = 20,
+	IPV6_BYTES = 40,
 	UDP_BYTES = 8,
 	HEADERS_BYTES = ETHERNET_BYTES + IP_BYTES + UDP_BYTES,
 };
@@ -33,7 +34,23 @@ struct headers {
 	u16 checksum;
 } __attribute__((packed));
 
-/* Where a datagram goes to, as it stands in the packet. */
+struct headers_ipv6 {
+	u8 hardware_target[6];
+	u8 hardware_source[6];
+	u16 protocol;
+	u32 class_and_flow;
+	u16 payload_bytes;
+	u8 next;
+	u8 hops;
+	u32 source[4];
+	u32 target[4];
+	u16 source_port;
+	u16 target_port;
+	u16 datagram_bytes;
+	u16 checksum;
+} __attribute__((packed));
+
+/* Where a datagram of IPv4 goes to, as it stands in the packet. */
 struct target {
 	u32 address;
 	u16 port;

@@ -1,7 +1,7 @@
 /* Delivers datagrams to processes: copies each into a ring in its receiver's memory, before the host's network stack.
  *
- * A datagram goes into the rings of its address and port, if it shows the word that their owner expects, and then is
- * dropped. Whatever else comes goes to the network stack as ever, as does a datagram that finds a ring full. A process
+ * A receiver is a process, which maps its own rings and no others. A datagram goes into the rings of its address and
+ * port, if it shows the word that their owner expects, and then is dropped. Whatever else comes goes to the network stack as ever, as does a datagram that finds a ring full. A process
  * that sleeps says how many datagrams it lacks; the last of these goes to the network stack as well, which wakes the
  * process as for any datagram.
  *
@@ -11,10 +11,12 @@
 #include "datagram.h"
 
 enum {
+	RECEIVERS_MAX = 64,
+	/* Of one receiver. */
 	RINGS_MAX = 32,
 	SLOTS = 64,
-	TARGETS_MAX = 1024,
-	/* From the header of IPv4 on: what an Ethernet with its usual MTU carries. */
+	TARGETS_MAX = 8192,
+	/* From the header of IP on: what an Ethernet with its usual MTU carries. */
 	PACKET_BYTES_MAX = 1500,
 	/* Others that claim a slot at the same time may win so often. */
 	CLAIMS_MAX = 16,
@@ -25,17 +27,17 @@ struct admission {
 	/* What a datagram shows at the offset in its payload. */
 	u64 word;
 	u32 offset_bytes;
-	/* The first ring, and a bit for each other. */
+	u32 receiver;
+	/* The receiver's first ring, and a bit for each other. */
 	u32 first;
 	u32 others;
-	u32 reserved;
 };
 
 struct slot {
 	/* A writer may claim the slot at the position that stands here. The reader may read it when one more does. */
 	u64 turn;
 	u32 len_bytes;
-	/* From the header of IPv4 on. */
+	/* From the header of IP on. */
 	u8 bytes[PACKET_BYTES_MAX];
 };
 
@@ -50,10 +52,29 @@ struct ring {
 	struct slot slots[SLOTS];
 };
 
-SECTION("maps") struct map_definition TARGETS = {
-	TYPE_HASH, sizeof(struct target), sizeof(struct admission), TARGETS_MAX, 0
+/* Where a datagram goes to, as it stands in the packet. Addresses of IPv4 are mapped into those of IPv6 (RFC 4291). */
+struct destination {
+	u32 address[4];
+	u16 port;
+	u16 reserved;
 };
-SECTION("maps") struct map_definition RINGS = { TYPE_ARRAY, sizeof(u32), sizeof(struct ring), RINGS_MAX, MAPPABLE };
+
+SECTION("maps") struct map_definition TARGETS = {
+	TYPE_HASH, sizeof(struct destination), sizeof(struct admission), TARGETS_MAX, 0
+};
+/* By receiver. Only types can say what lies in a map of maps: the numbers are lengths of arrays that are never there. */
+SECTION(".maps") struct {
+	int (*type)[TYPE_ARRAY_OF_MAPS];
+	int (*key_size)[sizeof(u32)];
+	int (*max_entries)[RECEIVERS_MAX];
+	struct {
+		int (*type)[TYPE_ARRAY];
+		int (*key_size)[sizeof(u32)];
+		int (*value_size)[sizeof(struct ring)];
+		int (*max_entries)[RINGS_MAX];
+		int (*map_flags)[MAPPABLE];
+	} *values[];
+} RINGS;
 
 static void *(*const lookup)(void *map, const void *key) = (void *)1;
 static long (*const load_from_buffer)(const void *, u32, void *, u32) = (void *)26;
@@ -71,9 +92,9 @@ INLINE long load(enum hook hook, const void *packet, u32 offset, void *target, u
 enum outcome { LEFT_TO_STACK, DELIVERED, DELIVERED_TO_SLEEPER };
 
 /* Puts a packet into a ring. */
-INLINE enum outcome put(enum hook hook, const void *packet, u32 index, u32 len_bytes)
+INLINE enum outcome put(enum hook hook, const void *packet, void *rings, u32 index, u32 len_bytes)
 {
-	struct ring *ring = lookup(&RINGS, &index);
+	struct ring *ring = lookup(rings, &index);
 	struct slot *slot = 0;
 	u64 position = 0;
 	int tries;
@@ -105,35 +126,80 @@ INLINE enum outcome put(enum hook hook, const void *packet, u32 index, u32 len_b
 	return DELIVERED;
 }
 
-/* Whether nobody needs a packet any more. */
-INLINE int deliver(enum hook hook, const void *packet)
+/* A datagram that came whole. */
+struct datagram {
+	struct destination destination;
+	/* Of all headers of IP, and from the first of them to the end of what is carried. */
+	u32 ip_bytes;
+	u32 len_bytes;
+};
+
+INLINE int read_ipv4(const struct headers *headers, struct datagram *datagram)
+{
+	if (!is_datagram(headers))
+		return 0;
+	datagram->destination.address[2] = IPV4_MAPPED;
+	datagram->destination.address[3] = headers->target;
+	datagram->destination.port = headers->target_port;
+	datagram->ip_bytes = IP_BYTES;
+	datagram->len_bytes = SWAPPED_16(headers->total_bytes);
+	return 1;
+}
+
+/* Fragments, and whatever else has headers between those of IPv6 and UDP, are left to the network stack. */
+INLINE int read_ipv6(enum hook hook, const void *packet, struct datagram *datagram)
+{
+	struct headers_ipv6 headers;
+
+	if (load(hook, packet, 0, &headers, sizeof(headers)) < 0 || headers.next != UDP)
+		return 0;
+	__builtin_memcpy(datagram->destination.address, headers.target, sizeof(headers.target));
+	datagram->destination.port = headers.target_port;
+	datagram->ip_bytes = IPV6_BYTES;
+	datagram->len_bytes = IPV6_BYTES + SWAPPED_16(headers.payload_bytes);
+	return 1;
+}
+
+INLINE int read(enum hook hook, const void *packet, struct datagram *datagram)
 {
 	struct headers headers;
-	struct target target;
-	const struct admission *admission;
-	u64 word;
-	u32 len_bytes, others, ring;
-	int is_done;
 
 	if (load(hook, packet, 0, &headers, sizeof(headers)) < 0)
 		return 0;
-	if (!is_datagram(&headers))
+	return headers.protocol == PROTOCOL_IPV6 ? read_ipv6(hook, packet, datagram) : read_ipv4(&headers, datagram);
+}
+
+/* Whether nobody needs a packet any more. */
+INLINE int deliver(enum hook hook, const void *packet)
+{
+	struct datagram datagram = {};
+	const struct admission *admission;
+	void *rings;
+	u64 word;
+	u32 len_bytes, others, receiver, ring, start;
+	int is_done;
+
+	if (!read(hook, packet, &datagram))
 		return 0;
 	/* Trains of datagrams, which the kernel carries as one packet, are longer. */
-	len_bytes = SWAPPED_16(headers.total_bytes);
-	if (len_bytes < IP_BYTES + UDP_BYTES || len_bytes > PACKET_BYTES_MAX)
+	len_bytes = datagram.len_bytes;
+	if (len_bytes < datagram.ip_bytes + UDP_BYTES || len_bytes > PACKET_BYTES_MAX)
 		return 0;
-	target = target_of(&headers);
-	admission = lookup(&TARGETS, &target);
+	start = ETHERNET_BYTES + datagram.ip_bytes + UDP_BYTES;
+	admission = lookup(&TARGETS, &datagram.destination);
 	if (!admission ||
-	    load(hook, packet, HEADERS_BYTES + (admission->offset_bytes & 0xffff), &word, sizeof(word)) < 0 ||
+	    load(hook, packet, start + (admission->offset_bytes & 0xffff), &word, sizeof(word)) < 0 ||
 	    word != admission->word)
 		return 0;
-	is_done = put(hook, packet, admission->first, len_bytes) == DELIVERED;
+	receiver = admission->receiver;
+	rings = lookup(&RINGS, &receiver);
+	if (!rings)
+		return 0;
+	is_done = put(hook, packet, rings, admission->first, len_bytes) == DELIVERED;
 	others = admission->others;
 	for (ring = 0; others && ring < RINGS_MAX; ring++, others >>= 1)
 		if (others & 1)
-			is_done &= put(hook, packet, ring, len_bytes) == DELIVERED;
+			is_done &= put(hook, packet, rings, ring, len_bytes) == DELIVERED;
 	return is_done;
 }
 

@@ -1,13 +1,14 @@
 //! Why datagrams can't bypass the network stack.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
 use tributary_ebpf::causes;
 
 /// What a way past the network stack needs.
 pub(crate) const PORTS_NEED: &str = "AF_XDP needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF";
-pub(crate) const DELIVERIES_NEED: &str = "a ring needs CAP_NET_ADMIN and CAP_BPF";
+pub(crate) const DELIVERIES_NEED: &str =
+    "a ring needs CAP_NET_ADMIN and CAP_BPF, or the host's service (tributary rings)";
 
 /// Why a port's datagrams can't come past the network stack.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +18,7 @@ pub enum OpenError {
     NotBuilt,
     /// The address is not this host's.
     #[error("no network interface has the address {0}")]
-    NoInterface(Ipv4Addr),
+    NoInterface(IpAddr),
     /// The system does not say what this host has.
     #[error("{what}: {problem}")]
     Host {
@@ -60,14 +61,35 @@ pub enum OpenError {
         /// The interface.
         interface: String,
         /// The address.
-        target: SocketAddrV4,
+        target: SocketAddr,
     },
-    /// The program knows IPv4 alone.
-    #[error("a ring takes no datagrams over IPv6")]
-    Version6,
+    /// Nobody, or nobody who can be believed, offers rings on this host.
+    #[error("no service of rings at {service}: {problem}")]
+    NoService {
+        /// Where it was looked for.
+        service: String,
+        /// What the system says.
+        problem: io::Error,
+    },
+    /// The host's service refuses, or does not answer.
+    #[error("the service of rings at {service}: {problem}")]
+    Service {
+        /// Where it is.
+        service: String,
+        /// What it says.
+        problem: String,
+    },
 }
 
 impl OpenError {
+    /// Whether all that is wrong is that this host has no service.
+    #[must_use]
+    pub fn is_no_service(&self) -> bool {
+        use io::ErrorKind::{ConnectionRefused, NotFound};
+        matches!(self, Self::NoService { problem, .. }
+            if matches!(problem.kind(), NotFound | ConnectionRefused))
+    }
+
     /// What an error at an interface means for a way that needs this.
     pub(crate) fn at(
         interface: &str,

@@ -1,12 +1,13 @@
-//! The headers of datagrams: Ethernet, IPv4 without options (RFC 791) and UDP (RFC 768).
+//! The headers of datagrams: Ethernet, IPv4 without options (RFC 791) or IPv6 without further headers (RFC 8200), and UDP (RFC 768).
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::ops::Range;
 
 use xdp::packet::csum;
 
 const ETHERNET_BYTES: usize = 14;
 const IP_BYTES: usize = 20;
+const IPV6_BYTES: usize = 40;
 const UDP_BYTES: usize = 8;
 /// All headers.
 pub(crate) const HEADERS_BYTES: usize = ETHERNET_BYTES + IP_BYTES + UDP_BYTES;
@@ -46,39 +47,80 @@ pub(crate) fn read(packet: &[u8]) -> Option<Arrived<'_>> {
     if ethernet[12..] != IPV4 {
         return None;
     }
-    let (source, payload) = read_from_ip(behind)?;
+    let (source, payload) = read_ipv4(behind)?;
     let mut route_back = Route::default();
     route_back[..6].copy_from_slice(&ethernet[6..12]);
     route_back[6..].copy_from_slice(&ethernet[..6]);
     Some(Arrived { source, route_back, payload })
 }
 
-/// Reads a packet from its header of IPv4 on: its source, and what it carries. None if it is no datagram, or a damaged one.
+/// Reads a packet that arrived at an interface from its header of IP on: its source, and what it carries. None if it is no datagram, or a
+/// damaged one.
 ///
-/// A checksum may be left out, as UDP over IPv4 allows. It may also be left to a network card that there is
-/// not, where a packet has crossed no wire: then it covers addresses and length only.
-pub(crate) fn read_from_ip(packet: &[u8]) -> Option<(SocketAddrV4, &[u8])> {
-    let (headers, _) = packet.split_first_chunk::<{ IP_BYTES + UDP_BYTES }>()?;
-    let (ip, udp) = headers.split_at(IP_BYTES);
-    let number = |bytes: &[u8], at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+/// A checksum may be left to a network card that there is not, where a packet has crossed no wire: then it covers addresses and length only.
+/// It may also be left out, as UDP over IPv4 allows.
+pub(crate) fn read_from_ip(packet: &[u8], interface: u32) -> Option<(SocketAddr, &[u8])> {
+    match packet.first()? >> 4 {
+        4 => read_ipv4(packet).map(|(source, payload)| (source.into(), payload)),
+        6 => read_ipv6(packet, interface).map(|(source, payload)| (source.into(), payload)),
+        _ => None,
+    }
+}
+
+fn read_ipv4(packet: &[u8]) -> Option<(SocketAddrV4, &[u8])> {
+    let (ip, behind) = packet.split_first_chunk::<IP_BYTES>()?;
     let is_datagram =
         ip[0] == VERSION_AND_LENGTH && ip[9] == UDP && matches!(ip[6..8], [0 | 0x40, 0]);
-    let datagram_bytes = usize::from(number(udp, 4));
-    // What is behind it is Ethernet's padding.
-    let datagram = packet.get(IP_BYTES..IP_BYTES + datagram_bytes)?;
-    if !is_datagram
-        || datagram_bytes < UDP_BYTES
-        || usize::from(number(ip, 2)) != IP_BYTES + datagram_bytes
-    {
-        return None;
+    let total_bytes = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
+    let datagram = Datagram::read(behind, total_bytes.checked_sub(IP_BYTES)?)?;
+    let is_whole = datagram.checksum == 0 || datagram.is_whole(&ip[12..20]);
+    let address = Ipv4Addr::new(ip[12], ip[13], ip[14], ip[15]);
+    (is_datagram && is_whole)
+        .then(|| (SocketAddrV4::new(address, datagram.source_port), datagram.payload()))
+}
+
+fn read_ipv6(packet: &[u8], interface: u32) -> Option<(SocketAddrV6, &[u8])> {
+    let (ip, behind) = packet.split_first_chunk::<IPV6_BYTES>()?;
+    let datagram = Datagram::read(behind, u16::from_be_bytes([ip[4], ip[5]]).into())?;
+    let is_datagram = ip[0] >> 4 == 6 && ip[6] == UDP && datagram.is_whole(&ip[8..40]);
+    let (source, _) = ip[8..].split_first_chunk::<16>()?;
+    let address = Ipv6Addr::from_octets(*source);
+    // As the kernel tells it: an address of the link says on which one.
+    let scope = if address.is_unicast_link_local() { interface } else { 0 };
+    is_datagram
+        .then(|| (SocketAddrV6::new(address, datagram.source_port, 0, scope), datagram.payload()))
+}
+
+/// What is behind the headers of IP.
+struct Datagram<'a> {
+    bytes: &'a [u8],
+    source_port: u16,
+    checksum: u16,
+}
+
+impl<'a> Datagram<'a> {
+    /// None if it has another length than IP says. What is behind that is Ethernet's padding.
+    fn read(behind: &'a [u8], len_bytes: usize) -> Option<Self> {
+        let bytes = behind.get(..len_bytes)?;
+        let (udp, _) = bytes.split_first_chunk::<UDP_BYTES>()?;
+        let is_its = usize::from(u16::from_be_bytes([udp[4], udp[5]])) == len_bytes;
+        is_its.then_some(Self {
+            bytes,
+            source_port: u16::from_be_bytes([udp[0], udp[1]]),
+            checksum: u16::from_ne_bytes([udp[6], udp[7]]),
+        })
     }
-    let written = u16::from_ne_bytes([udp[6], udp[7]]);
-    let pseudo = pseudo_header_sum(ip, datagram_bytes as u16);
-    let is_right = written == 0
-        || csum::fold_checksum(csum::partial(datagram, pseudo)) == 0
-        || written == !csum::fold_checksum(pseudo);
-    let address = |at: usize| Ipv4Addr::new(ip[at], ip[at + 1], ip[at + 2], ip[at + 3]);
-    is_right.then(|| (SocketAddrV4::new(address(12), number(udp, 0)), &datagram[UDP_BYTES..]))
+
+    /// Whether the checksum is right, or is left to a card.
+    fn is_whole(&self, addresses: &[u8]) -> bool {
+        let pseudo = pseudo_header_sum(addresses, self.bytes.len() as u16);
+        csum::fold_checksum(csum::partial(self.bytes, pseudo)) == 0
+            || self.checksum == !csum::fold_checksum(pseudo)
+    }
+
+    fn payload(&self) -> &'a [u8] {
+        &self.bytes[UDP_BYTES..]
+    }
 }
 
 /// The headers of a datagram, checksums included.
@@ -107,7 +149,7 @@ pub(crate) fn write(
     ip[16..20].copy_from_slice(&target.ip().octets());
     let checksum = csum::fold_checksum(csum::partial(ip, 0));
     ip[10..12].copy_from_slice(&checksum.to_ne_bytes());
-    let pseudo = pseudo_header_sum(ip, datagram_bytes);
+    let pseudo = pseudo_header_sum(&ip[12..20], datagram_bytes);
     let udp = &mut headers[UDP_START..];
     udp[..2].copy_from_slice(&source.port().to_be_bytes());
     udp[2..4].copy_from_slice(&target.port().to_be_bytes());
@@ -120,9 +162,9 @@ pub(crate) fn write(
 }
 
 /// The sum over what UDP adds to its own bytes: addresses, protocol and length.
-fn pseudo_header_sum(ip: &[u8], datagram_bytes: u16) -> u32 {
+fn pseudo_header_sum(addresses: &[u8], datagram_bytes: u16) -> u32 {
     let [high, low] = datagram_bytes.to_be_bytes();
-    csum::partial(&ip[12..20], csum::partial(&[0, UDP, high, low], 0))
+    csum::partial(addresses, csum::partial(&[0, UDP, high, low], 0))
 }
 
 #[cfg(test)]
@@ -202,8 +244,67 @@ mod tests {
             other[40..42].copy_from_slice(&checksum.to_ne_bytes());
             read(&other).is_some()
         };
-        let of_addresses = !csum::fold_checksum(pseudo_header_sum(&whole[IP], 80));
+        let of_addresses = !csum::fold_checksum(pseudo_header_sum(&whole[26..34], 80));
         assert!(with(0) && with(of_addresses));
         assert!(!with(of_addresses ^ 1));
+    }
+
+    /// A datagram over IPv6, from its header on (RFC 8200, RFC 768).
+    fn packet_of_ipv6(payload: &[u8]) -> Vec<u8> {
+        let ends = [1, 2].map(|host| Ipv6Addr::new(0xfd93, 0, 0, 0, 0, 0, 0, host));
+        let datagram_bytes = (UDP_BYTES + payload.len()) as u16;
+        let mut packet = vec![0x60, 0, 0, 0];
+        packet.extend_from_slice(&datagram_bytes.to_be_bytes());
+        packet.extend_from_slice(&[UDP, HOPS]);
+        ends.iter().for_each(|end| packet.extend_from_slice(&end.octets()));
+        for number in [4711, 7471, datagram_bytes, 0] {
+            packet.extend_from_slice(&u16::to_be_bytes(number));
+        }
+        packet.extend_from_slice(payload);
+        let addresses = packet[8..IPV6_BYTES].iter().copied();
+        let behind = [0, 0].into_iter().chain(datagram_bytes.to_be_bytes()).chain([0, 0, 0, UDP]);
+        let datagram = packet[IPV6_BYTES..].iter().copied();
+        let checksum = !sum_of_words(addresses.chain(behind).chain(datagram));
+        packet[46..48].copy_from_slice(&checksum.to_be_bytes());
+        packet
+    }
+
+    #[test]
+    fn datagrams_of_ipv6_are_read_and_damaged_ones_are_not() {
+        let source: SocketAddr = "[fd93::1]:4711".parse().expect("an address");
+        for len_bytes in [0, 1, 72, 1451] {
+            let payload = vec![7; len_bytes];
+            let padded = [packet_of_ipv6(&payload), vec![0; 9]].concat();
+            assert_eq!(read_from_ip(&padded, 3), Some((source, &payload[..])));
+        }
+        let whole = packet_of_ipv6(&[7; 72]);
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0x10;
+            // Not covered: class, flow and hops.
+            let is_covered = !matches!(at, 1..4 | 7);
+            assert_eq!(read_from_ip(&damaged, 3).is_none(), is_covered, "byte {at}");
+        }
+        for len_bytes in 0..whole.len() {
+            assert_eq!(read_from_ip(&whole[..len_bytes], 3), None, "cut to {len_bytes} bytes");
+        }
+        // Over IPv6 none may be left out.
+        let mut without = whole.clone();
+        without[46..48].fill(0);
+        assert_eq!(read_from_ip(&without, 3), None);
+        let pseudo = pseudo_header_sum(&whole[8..IPV6_BYTES], 80);
+        without[46..48].copy_from_slice(&(!csum::fold_checksum(pseudo)).to_ne_bytes());
+        assert!(read_from_ip(&without, 3).is_some(), "it may be left to a card");
+    }
+
+    #[test]
+    fn an_address_of_the_link_says_which_link() {
+        let mut packet = packet_of_ipv6(&[7; 72]);
+        packet[8..10].copy_from_slice(&[0xfe, 0x80]);
+        // What one word adds to the sum another takes off.
+        packet[10..12].copy_from_slice(&(0xfd93_i32 - 0xfe80 + 0xffff).to_be_bytes()[2..]);
+        let sum_is_kept = read_from_ip(&packet, 3);
+        let expected = sum_is_kept.map(|(source, _)| source);
+        assert!(matches!(expected, Some(SocketAddr::V6(it)) if it.scope_id() == 3), "{expected:?}");
     }
 }

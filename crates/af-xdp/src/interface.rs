@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use if_addrs::{IfAddr, get_if_addrs};
+use if_addrs::get_if_addrs;
 use xdp::Packet;
 use xdp::nic::NicIndex;
 use xdp::slab::{HeapSlab, Slab};
@@ -73,7 +73,7 @@ impl Interface {
     /// for that moment, in which aya reads the kernel's types.
     pub(crate) fn with_address(address: Ipv4Addr, mode: Mode) -> Result<Arc<Self>, OpenError> {
         static OPEN: Mutex<Vec<Arc<Interface>>> = Mutex::new(Vec::new());
-        let (name, index) = find(address)?;
+        let (name, index) = find(address.into())?;
         // The sockets that are opened keep it.
         let key = Key { namespace: Namespace::open()?.number, index, mode };
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -243,9 +243,8 @@ impl Shared {
 }
 
 /// The name and the index of the interface that has an address.
-pub(crate) fn find(address: Ipv4Addr) -> Result<(String, u32), OpenError> {
-    let has_address =
-        |it: &if_addrs::Interface| matches!(&it.addr, IfAddr::V4(v4) if v4.ip == address);
+pub(crate) fn find(address: IpAddr) -> Result<(String, u32), OpenError> {
+    let has_address = |it: &if_addrs::Interface| it.ip() == address;
     let all = get_if_addrs().map_err(host("the network interfaces"))?;
     let found = all.into_iter().find(has_address).ok_or(OpenError::NoInterface(address))?;
     let index = found.index.ok_or(OpenError::NoInterface(address))?;

@@ -16,7 +16,10 @@
 //! a ring in its memory, at traffic control or by XDP. A poll is a look at memory here, too, and a process that sleeps is woken
 //! once for all the datagrams that it lacks. `docs/decisions/0061-rings.md` has reasons and figures.
 //!
-//! Owns the programs, the sockets, their memory, and the headers of Ethernet, IPv4 and UDP. Must not know frames.
+//! The program is the process's own, or that of a [`Service`] of the host: processes without privileges get rings from it, and none
+//! sees another's.
+//!
+//! Owns the programs, the sockets, their memory, and the headers of Ethernet, IP and UDP. Must not know frames.
 
 mod delivery;
 mod doorbell;
@@ -24,15 +27,18 @@ mod error;
 mod headers;
 #[allow(unsafe_code, reason = "packets lie in memory that the kernel shares")]
 mod interface;
+#[allow(unsafe_code, reason = "the kernel is asked for what no library asks")]
+mod network;
 mod port;
 #[allow(unsafe_code, reason = "packets lie in memory that the kernel shares")]
 mod queue;
-#[allow(unsafe_code, reason = "the kernel writes into the same memory")]
-mod ring;
 mod steering;
 mod target;
 
-pub use delivery::{Admission, Delivery, Hook};
+pub use delivery::{
+    Admission, Delivery, Event, Hook, InvalidAddress, Origin, Service, ServiceAddress,
+    ServiceError, ServiceOptions, ask_service,
+};
 pub use error::OpenError;
 pub use port::{PAYLOAD_BYTES_MAX, Port, Taken};
 

@@ -1,19 +1,24 @@
 //! Goal: datagrams that show what their receiver expects come into its ring, by every hook, and everything else goes through the
-//! network stack. Method: a veth link between two network namespaces, each of a thread; plain sockets send from one end.
+//! network stack, whether the program is the process's own or the service's. Method: a veth link between two network namespaces, each of
+//! a thread; plain sockets send from one end.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails here")]
 
 mod link;
 
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use link::{FAR, Link, NEAR};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tributary_af_xdp::{Admission, Delivery, Hook, OpenError};
+use link::{FAR, FAR_6, Link, NEAR, NEAR_6};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use tributary_af_xdp::{
+    Admission, Delivery, Hook, OpenError, Origin, Service, ServiceAddress, ServiceOptions,
+};
 
 const WATCHDOG: Duration = Duration::from_secs(30);
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 93, 0, 2);
@@ -21,8 +26,11 @@ const WORD: [u8; 8] = *b"a secret";
 const OTHER_WORD: [u8; 8] = *b"a guess!";
 const OFFSET: usize = 16;
 const ADMISSION: Admission = Admission { offset_bytes: OFFSET as u16, word: WORD };
+/// Hooks of own programs, and queues of the link.
 const HOOKS: [(Hook, u32); 4] =
     [(Hook::TrafficControl, 1), (Hook::Generic, 1), (Hook::Native, 1), (Hook::Native, 3)];
+/// Of the service: a name that each network namespace has for itself.
+const SERVICE: &str = "@rings";
 /// As the program has them.
 const RINGS: usize = 32;
 const SLOTS: u32 = 64;
@@ -36,18 +44,18 @@ struct Far {
 
 /// Send so many datagrams of a length, each with its number and a word, from one of two sockets.
 struct Order {
-    target: SocketAddrV4,
+    target: SocketAddr,
     count: u32,
     len_bytes: usize,
     word: [u8; 8],
 }
 
 impl Far {
-    fn send(&self, target: SocketAddrV4, count: u32) {
+    fn send(&self, target: SocketAddr, count: u32) {
         self.send_as(target, count, 100, WORD);
     }
 
-    fn send_as(&self, target: SocketAddrV4, count: u32, len_bytes: usize, word: [u8; 8]) {
+    fn send_as(&self, target: SocketAddr, count: u32, len_bytes: usize, word: [u8; 8]) {
         self.orders.send(Order { target, count, len_bytes, word }).unwrap();
     }
 }
@@ -60,32 +68,60 @@ fn payload(number: u32, len_bytes: usize, word: [u8; 8]) -> Vec<u8> {
 }
 
 fn obey(orders: &Receiver<Order>, is_over: &AtomicBool) {
-    let socket = UdpSocket::bind((FAR, 9000)).unwrap();
+    let sockets = [IpAddr::from(FAR), FAR_6.into()].map(|it| UdpSocket::bind((it, 9000)).unwrap());
     while !is_over.load(Ordering::Relaxed) {
         let order = orders.recv_timeout(Duration::from_millis(1));
         let Ok(Order { target, count, len_bytes, word }) = order else { continue };
+        let socket = &sockets[usize::from(target.is_ipv6())];
         for number in 0..count {
             socket.send_to(&payload(number, len_bytes, word), target).unwrap();
         }
     }
 }
 
-/// Runs a test with a link, with every hook, and with several queues.
-fn on_a_link(test: fn(&Far, Hook)) {
-    for (hook, queues) in HOOKS {
+/// Runs a test with a link: with every hook, with several queues, and with a service.
+fn on_a_link(test: fn(&Far, &Origin)) {
+    let run = |queues, near: Box<dyn FnOnce(Far) + Send>| {
         let (orders, received) = channel();
         let far = move |is_over: &AtomicBool| obey(&received, is_over);
-        link::on_a_link(queues, far, move |link| test(&Far { orders, link }, hook));
+        link::on_a_link(queues, far, move |link| near(Far { orders, link }));
+    };
+    for (hook, queues) in HOOKS {
+        run(queues, Box::new(move |far| test(&far, &Origin::Own(hook))));
     }
+    run(1, Box::new(move |far| with_service(|origin| test(&far, origin))));
+}
+
+/// Runs a test while a service is there.
+fn with_service(test: impl FnOnce(&Origin)) {
+    let address: ServiceAddress = SERVICE.parse().unwrap();
+    let service = Service::bind(ServiceOptions {
+        address: address.clone(),
+        hook: Hook::TrafficControl,
+        interfaces: vec!["near".to_owned()],
+        per_user_max: 1,
+    });
+    let service = service.unwrap();
+    let stop = eventfd(0, EventfdFlags::empty()).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| service.serve(&stop, &|_| ()).unwrap());
+        let outcome = catch_unwind(AssertUnwindSafe(|| test(&Origin::Service(address))));
+        rustix::io::write(&stop, &1_u64.to_ne_bytes()).unwrap();
+        outcome.unwrap_or_else(|panic| resume_unwind(panic));
+    });
 }
 
 /// A socket of the near end, and a ring for what goes to it.
-fn open(hook: Hook) -> (UdpSocket, SocketAddrV4, Delivery) {
-    let socket = UdpSocket::bind((NEAR, 0)).unwrap();
+fn open(origin: &Origin) -> (UdpSocket, SocketAddr, Delivery) {
+    open_at(NEAR.into(), origin)
+}
+
+fn open_at(near: IpAddr, origin: &Origin) -> (UdpSocket, SocketAddr, Delivery) {
+    let socket = UdpSocket::bind((near, 0)).unwrap();
     socket.set_nonblocking(true).unwrap();
-    let SocketAddr::V4(address) = socket.local_addr().unwrap() else { panic!("bound to IPv4") };
-    let mut delivery = Delivery::open(NEAR, hook).unwrap();
-    delivery.add(address, ADMISSION).unwrap();
+    let address = socket.local_addr().unwrap();
+    let mut delivery = Delivery::open(near, origin).unwrap();
+    delivery.add(address, &socket, ADMISSION).unwrap();
     (socket, address, delivery)
 }
 
@@ -94,7 +130,7 @@ fn receive(delivery: &mut Delivery) -> Vec<u8> {
     let mut buffer = [0; 2048];
     loop {
         if let Some((len_bytes, source)) = delivery.receive(&mut buffer) {
-            assert_eq!(source, SocketAddrV4::new(FAR, 9000));
+            assert!([FAR.into(), FAR_6.into()].contains(&source.ip()) && source.port() == 9000);
             return buffer[..len_bytes].to_vec();
         }
         assert!(Instant::now() < until, "nothing came");
@@ -119,54 +155,71 @@ fn is_empty(socket: &UdpSocket) -> bool {
 
 #[test]
 fn datagrams_of_all_lengths_come_into_the_ring_in_order() {
-    on_a_link(|far, hook| {
-        let (socket, address, mut delivery) = open(hook);
+    on_a_link(|far, origin| {
+        let (socket, address, mut delivery) = open(origin);
         for len_bytes in (24..PAYLOAD_BYTES_MAX).step_by(97).chain([PAYLOAD_BYTES_MAX]) {
             far.send_as(address, 10, len_bytes, WORD);
             for number in 0..10 {
-                assert_eq!(receive(&mut delivery), payload(number, len_bytes, WORD), "{hook:?}");
+                assert_eq!(receive(&mut delivery), payload(number, len_bytes, WORD), "{origin:?}");
             }
         }
         assert!(delivery.is_empty());
-        assert!(is_empty(&socket), "{hook:?}: nothing came through the network stack");
+        assert!(is_empty(&socket), "{origin:?}: nothing came through the network stack");
+    });
+}
+
+/// Between two addresses of IPv6; one ring takes both families.
+#[test]
+fn datagrams_of_ipv6_come_into_the_ring_and_their_fragments_do_not() {
+    on_a_link(|far, origin| {
+        let (socket, address, mut delivery) = open_at(NEAR_6.into(), origin);
+        let other = UdpSocket::bind((NEAR, 0)).unwrap();
+        let of_ipv4 = other.local_addr().unwrap();
+        delivery.add(of_ipv4, &other, ADMISSION).unwrap();
+        for len_bytes in [24, 100, 1451, 1452] {
+            far.send_as(address, 5, len_bytes, WORD);
+            for number in 0..5 {
+                assert_eq!(receive(&mut delivery), payload(number, len_bytes, WORD), "{origin:?}");
+            }
+            far.send_as(of_ipv4, 1, len_bytes, WORD);
+            assert_eq!(receive(&mut delivery), payload(0, len_bytes, WORD), "{origin:?}");
+        }
+        assert!(delivery.is_empty() && is_empty(&socket));
+        for (len_bytes, word) in [(100, OTHER_WORD), (1453, WORD), (4000, WORD)] {
+            far.send_as(address, 1, len_bytes, word);
+            assert_eq!(receive_by_socket(&socket), payload(0, len_bytes, word), "{origin:?}");
+        }
+        assert!(delivery.is_empty());
     });
 }
 
 #[test]
 fn what_does_not_show_the_word_or_is_a_fragment_goes_through_the_network_stack() {
-    on_a_link(|far, hook| {
-        let (socket, address, mut delivery) = open(hook);
+    on_a_link(|far, origin| {
+        let (socket, address, mut delivery) = open(origin);
         far.send_as(address, 1, 100, OTHER_WORD);
         assert_eq!(receive_by_socket(&socket), payload(0, 100, OTHER_WORD));
         // Too short to show anything; to another port; and in fragments.
-        let SocketAddr::V4(other) = ({
-            let other = UdpSocket::bind((NEAR, 0)).unwrap();
-            other.set_nonblocking(true).unwrap();
-            let address = other.local_addr().unwrap();
-            let SocketAddr::V4(v4) = address else { panic!("bound to IPv4") };
-            far.send(v4, 1);
-            assert_eq!(receive_by_socket(&other), payload(0, 100, WORD));
-            address
-        }) else {
-            panic!("bound to IPv4")
-        };
-        assert_ne!(other, address);
+        let other = UdpSocket::bind((NEAR, 0)).unwrap();
+        other.set_nonblocking(true).unwrap();
+        far.send(other.local_addr().unwrap(), 1);
+        assert_eq!(receive_by_socket(&other), payload(0, 100, WORD));
         far.send_as(address, 1, 4000, WORD);
         assert_eq!(receive_by_socket(&socket), payload(0, 4000, WORD));
-        assert!(delivery.receive(&mut [0; 2048]).is_none(), "{hook:?}");
+        assert!(delivery.receive(&mut [0; 2048]).is_none(), "{origin:?}");
     });
 }
 
 #[test]
 fn what_finds_the_ring_full_goes_through_the_network_stack() {
-    on_a_link(|far, hook| {
-        let (socket, address, mut delivery) = open(hook);
+    on_a_link(|far, origin| {
+        let (socket, address, mut delivery) = open(origin);
         far.send(address, SLOTS + 20);
         for number in SLOTS..SLOTS + 20 {
-            assert_eq!(receive_by_socket(&socket), payload(number, 100, WORD), "{hook:?}");
+            assert_eq!(receive_by_socket(&socket), payload(number, 100, WORD), "{origin:?}");
         }
         for number in 0..SLOTS {
-            assert_eq!(receive(&mut delivery), payload(number, 100, WORD), "{hook:?}");
+            assert_eq!(receive(&mut delivery), payload(number, 100, WORD), "{origin:?}");
         }
         far.send(address, 1);
         assert_eq!(receive(&mut delivery), payload(0, 100, WORD), "there is room again");
@@ -176,41 +229,41 @@ fn what_finds_the_ring_full_goes_through_the_network_stack() {
 /// One multicast for two rings, one of which is left before the end.
 #[test]
 fn multicasts_come_into_the_rings_of_all_receivers() {
-    on_a_link(|far, hook| {
-        let group = SocketAddrV4::new(GROUP, 9301);
+    on_a_link(|far, origin| {
+        let group = SocketAddr::from((GROUP, 9301));
         let socket = UdpSocket::bind(group).unwrap();
         socket.set_nonblocking(true).unwrap();
         socket.join_multicast_v4(&GROUP, &NEAR).unwrap();
-        let (_one, _, mut one) = open(hook);
-        let (_other, _, mut other) = open(hook);
-        one.add(group, ADMISSION).unwrap();
-        other.add(group, ADMISSION).unwrap();
+        let (_one, _, mut one) = open(origin);
+        let (_other, _, mut other) = open(origin);
+        one.add(group, &socket, ADMISSION).unwrap();
+        other.add(group, &socket, ADMISSION).unwrap();
         let differs = Admission { word: OTHER_WORD, ..ADMISSION };
-        let refused = Delivery::open(NEAR, hook).unwrap().add(group, differs);
+        let refused = Delivery::open(NEAR.into(), origin).unwrap().add(group, &socket, differs);
         assert!(matches!(refused, Err(OpenError::Claimed { target, .. }) if target == group));
         far.send(group, 3);
         for number in 0..3 {
             for delivery in [&mut one, &mut other] {
-                assert_eq!(receive(delivery), payload(number, 100, WORD), "{hook:?}");
+                assert_eq!(receive(delivery), payload(number, 100, WORD), "{origin:?}");
             }
         }
         drop(one);
         far.send(group, 3);
         for number in 0..3 {
-            assert_eq!(receive(&mut other), payload(number, 100, WORD), "{hook:?}");
+            assert_eq!(receive(&mut other), payload(number, 100, WORD), "{origin:?}");
         }
         assert!(is_empty(&socket));
         drop(other);
         far.send(group, 1);
-        assert_eq!(receive_by_socket(&socket), payload(0, 100, WORD), "{hook:?}");
+        assert_eq!(receive_by_socket(&socket), payload(0, 100, WORD), "{origin:?}");
     });
 }
 
 /// A sleeper is woken by the last datagram that it lacks, and by none before.
 #[test]
 fn a_sleeper_is_woken_once_for_all_that_it_lacks() {
-    on_a_link(|far, hook| {
-        let (socket, address, mut delivery) = open(hook);
+    on_a_link(|far, origin| {
+        let (socket, address, mut delivery) = open(origin);
         let is_woken = |milliseconds: u64| {
             let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
             let time = Timespec {
@@ -220,16 +273,16 @@ fn a_sleeper_is_woken_once_for_all_that_it_lacks() {
             poll(&mut fds, Some(&time)).unwrap() == 1
         };
         for lacking in [1, 2, 7, 40] {
-            assert!(delivery.arm(lacking), "{hook:?}: nothing is there");
+            assert!(delivery.arm(lacking), "{origin:?}: nothing is there");
             far.send(address, lacking - 1);
-            assert!(!is_woken(20), "{hook:?}: one of {lacking} lacks");
+            assert!(!is_woken(20), "{origin:?}: one of {lacking} lacks");
             far.send(address, 1);
-            assert!(is_woken(30_000), "{hook:?}: all {lacking} have come");
+            assert!(is_woken(30_000), "{origin:?}: all {lacking} have come");
             delivery.disarm();
             assert_eq!(receive_by_socket(&socket), payload(0, 100, WORD));
             let numbers: Vec<_> = (0..lacking - 1).chain([0]).collect();
             for number in numbers {
-                assert_eq!(receive(&mut delivery), payload(number, 100, WORD), "{hook:?}");
+                assert_eq!(receive(&mut delivery), payload(number, 100, WORD), "{origin:?}");
             }
             assert!(delivery.is_empty() && is_empty(&socket));
         }
@@ -250,17 +303,17 @@ fn a_sleeper_is_woken_once_for_all_that_it_lacks() {
 /// A ring that was left with datagrams in it is empty for its next owner, and all its slots serve.
 #[test]
 fn rings_come_and_go_and_there_are_so_many() {
-    on_a_link(|far, hook| {
+    on_a_link(|far, origin| {
         for round in 0..3 {
-            let mut all: Vec<_> = (0..RINGS).map(|_| open(hook)).collect();
-            let none = Delivery::open(NEAR, hook).err().unwrap();
+            let mut all: Vec<_> = (0..RINGS).map(|_| open(origin)).collect();
+            let none = Delivery::open(NEAR.into(), origin).err().unwrap();
             assert!(matches!(none, OpenError::Full { .. }), "{none}");
             for (_, address, _) in &all {
                 far.send(*address, SLOTS + 1);
             }
             for (socket, _, delivery) in &mut all {
                 assert_eq!(receive_by_socket(socket), payload(SLOTS, 100, WORD), "round {round}");
-                assert_eq!(receive(delivery), payload(0, 100, WORD), "{hook:?}, round {round}");
+                assert_eq!(receive(delivery), payload(0, 100, WORD), "{origin:?}, round {round}");
             }
         }
     });
@@ -268,14 +321,43 @@ fn rings_come_and_go_and_there_are_so_many() {
 
 #[test]
 fn what_a_ring_is_left_with_and_what_comes_later_is_nobodys() {
-    on_a_link(|far, hook| {
-        let (socket, address, delivery) = open(hook);
+    on_a_link(|far, origin| {
+        let (socket, address, delivery) = open(origin);
         drop(delivery);
         far.send(address, 1);
-        assert_eq!(receive_by_socket(&socket), payload(0, 100, WORD), "{hook:?}");
+        assert_eq!(receive_by_socket(&socket), payload(0, 100, WORD), "{origin:?}");
         let nobody = Ipv4Addr::new(192, 0, 2, 1);
-        let error = Delivery::open(nobody, hook).err().unwrap();
+        let error = Delivery::open(nobody.into(), origin).err().unwrap();
         assert_eq!(error.to_string(), "no network interface has the address 192.0.2.1");
         let _ = &far.link;
+    });
+}
+
+/// What was in rings and what comes later goes through the network stack, and the next service serves again.
+#[test]
+fn a_service_that_ends_leaves_everything_to_the_network_stack() {
+    on_a_link(|far, origin| {
+        // That of `on_a_link` has the name.
+        if let Origin::Own(Hook::TrafficControl) = origin {
+            for _ in 0..2 {
+                let mut left = None;
+                with_service(|origin| {
+                    let (socket, address, mut delivery) = open(origin);
+                    far.send(address, 1);
+                    assert_eq!(receive(&mut delivery), payload(0, 100, WORD));
+                    left = Some((socket, address, delivery));
+                });
+                let (socket, address, mut delivery) = left.unwrap();
+                assert!(delivery.arm(1), "it may sleep: its socket wakes it");
+                far.send(address, 2);
+                for number in 0..2 {
+                    assert_eq!(receive_by_socket(&socket), payload(number, 100, WORD));
+                }
+                assert!(delivery.is_empty());
+                let service = Origin::Service(SERVICE.parse().unwrap());
+                let error = Delivery::open(NEAR.into(), &service).err().unwrap();
+                assert!(error.is_no_service(), "{error}");
+            }
+        }
     });
 }

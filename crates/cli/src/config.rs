@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use serde_json::json;
+use tributary_af_xdp::ask_service;
 use tributary_client::knobs::{self, KnobValue};
 use tributary_client::{Adapter, Moderation, Settings, adapters, misspelt, network_of};
 use tributary_shm_collectives::EXCHANGE_RANKS_MAX;
@@ -32,17 +33,24 @@ pub(crate) fn config(flags: ConfigFlags) -> anyhow::Result<ExitCode> {
         (adapter, moderation)
     };
     let adapters: Vec<_> = adapters()?.into_iter().map(with_moderation).collect();
+    let rings = knobs::RINGS.value(environment).value;
+    let problem = problem_of_rings(&rings);
     let mut out = io::stdout().lock();
     if flags.json {
         for value in &values {
             writeln!(out, "{}", line(value))?;
         }
         writeln!(out, "{}", machine_line(Processor::own(), &adapters))?;
+        writeln!(out, "{}", json!({ "rings": { "service": rings, "problem": problem } }))?;
     } else {
         writeln!(out, "{}", table(&values))?;
         writeln!(out, "{}", machine(Processor::own()))?;
         for (adapter, moderation) in &adapters {
             writeln!(out, "{}", describe(adapter, *moderation))?;
+        }
+        match problem {
+            None => writeln!(out, "rings: the service at {rings} gives them to jobs")?,
+            Some(problem) => writeln!(out, "rings: not without privileges: {problem}")?,
         }
     }
     for (adapter, moderation) in &adapters {
@@ -55,6 +63,14 @@ pub(crate) fn config(flags: ConfigFlags) -> anyhow::Result<ExitCode> {
     }
     Settings::from_environment(environment).map_err(usage::from_setting)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why jobs without privileges have no rings on this host; none if they have.
+fn problem_of_rings(service: &str) -> Option<String> {
+    match service.parse() {
+        Ok(service) => ask_service(&service).err().map(|problem| problem.to_string()),
+        Err(problem) => Some(format!("{service}: {problem}")),
+    }
 }
 
 fn line(KnobValue { knob, value, origin }: &KnobValue) -> serde_json::Value {

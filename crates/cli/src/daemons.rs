@@ -209,7 +209,7 @@ fn stop_on_signal(shutdown: &Shutdown) -> io::Result<crate::signals::Watch> {
 }
 
 /// Writes a line to standard output for which the process that started this daemon may wait.
-fn announce(line: &str) -> io::Result<()> {
+pub(crate) fn announce(line: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()

@@ -8,6 +8,7 @@ mod lab;
 mod launched;
 mod model;
 mod report;
+mod rings;
 mod run;
 mod sim;
 mod swarm;
@@ -25,6 +26,7 @@ pub(crate) use lab::{
 pub(crate) use launched::{LaunchedFlags, MeasuringFlags};
 pub(crate) use model::{ModelFlags, TuneFlags};
 pub(crate) use report::ReportFlags;
+pub(crate) use rings::{HookFlag, RingsFlags};
 pub(crate) use run::{RunFlags, SwitchFlag, TransportFlag};
 pub(crate) use sim::{
     AdviseFlags, CalibrateFlags, CalibrationEffort, ClusterFlags, CompareFlags, FigureFlags,
@@ -63,6 +65,7 @@ pub(crate) enum Command {
     Bench(BenchFlags),
     Manager(ManagerFlags),
     Node(NodeFlags),
+    Rings(RingsFlags),
     Status(StatusFlags),
     /// Show the fabric's tree, and the groups that jobs hold on it
     #[command(after_help = inspect::TREE_EXAMPLES)]

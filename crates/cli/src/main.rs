@@ -19,6 +19,7 @@ mod logging;
 mod manual;
 mod model;
 mod report;
+mod rings;
 mod run;
 mod signals;
 mod sim;
@@ -71,6 +72,7 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
         Command::BenchRank(_) => bench::run_rank(),
         Command::Manager(flags) => daemons::manager(flags),
         Command::Node(flags) => daemons::node(flags),
+        Command::Rings(flags) => rings::serve(flags),
         Command::Open(flags) => inspect::open(&flags),
         Command::Drain(flags) => inspect::drain(&flags),
         Command::Token(flags) => daemons::token(flags),

@@ -12,6 +12,7 @@ mod network;
 mod ready;
 mod request;
 mod requirement;
+mod rings;
 mod sockets;
 mod tree;
 mod wanted;

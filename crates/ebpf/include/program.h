@@ -19,7 +19,7 @@ struct map_definition {
 	u32 flags;
 };
 
-enum map_type { TYPE_HASH = 1, TYPE_ARRAY = 2, TYPE_ARRAY_PER_CPU = 6, TYPE_SOCKETS = 17 };
+enum map_type { TYPE_HASH = 1, TYPE_ARRAY = 2, TYPE_ARRAY_PER_CPU = 6, TYPE_ARRAY_OF_MAPS = 12, TYPE_SOCKETS = 17 };
 
 /* The flag of maps that a process may map. */
 #define MAPPABLE (1u << 10)

@@ -25,7 +25,7 @@ use tributary_inter_host::{
     DirectLinks, Identity, InterHost, InterHostOperation, Listener, kernel,
 };
 use tributary_shm_collectives::{Blocks, Policy, Waiter};
-use tributary_transport::udp::Hook;
+use tributary_transport::udp::{Hook, Origin};
 use tributary_wire::{Datatype, Operator};
 
 const SLEEP_MAX: Duration = Duration::from_millis(20);
@@ -142,7 +142,7 @@ fn measure(levels: &[u32], runs: Runs) -> Measured {
     let (done, finished) = mpsc::channel();
     for (me, mut member) in members(levels).into_iter().enumerate() {
         if let Some(hook) = runs.ring {
-            member.datagrams.receive_by_ring(hook).unwrap();
+            member.datagrams.receive_by_ring(&Origin::Own(hook)).unwrap();
         }
         let done = done.clone();
         thread::spawn(move || {

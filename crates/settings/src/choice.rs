@@ -242,9 +242,12 @@ impl Choice for MulticastChoice {
 /// Where a host takes the datagrams of replicated groups from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReceiveChoice {
+    /// A ring of the host's service where there is one, else its sockets.
+    Auto,
     /// Its sockets.
     Socket,
-    /// A ring that a program at traffic control fills.
+    /// A ring of the host's service where there is one, else one that a program at traffic control fills, which the process loads
+    /// itself.
     Ring,
     /// A ring that a program of XDP behind the driver fills.
     RingXdp,
@@ -254,6 +257,7 @@ pub enum ReceiveChoice {
 
 impl Choice for ReceiveChoice {
     const NAMED: &[(&str, Self)] = &[
+        ("auto", Self::Auto),
         ("socket", Self::Socket),
         ("ring", Self::Ring),
         ("ring-xdp", Self::RingXdp),

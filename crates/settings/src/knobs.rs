@@ -225,13 +225,22 @@ pub const MULTICAST: Knob = Knob {
 /// Reception of the datagrams of replicated groups.
 pub const RECEIVE: Knob = Knob {
     name: "TRIBUTARY_RECEIVE",
-    default: "socket",
+    default: "auto",
     unit: "",
-    allowed: "socket, ring, ring-xdp, ring-xdp-native",
-    help: "where hosts take the datagrams of replicated groups from: their sockets, or a ring in memory that a \
-           program at traffic control fills before the host's network stack (needs privileges), ring-xdp: that a \
-           program of XDP fills behind the driver, ring-xdp-native: the same in the network driver, which may \
-           restart the interface",
+    allowed: "auto, socket, ring, ring-xdp, ring-xdp-native",
+    help: "where hosts take the datagrams of replicated groups from. auto: rings in memory that the host's service \
+           fills before the host's network stack (TRIBUTARY_RINGS), or sockets where there is none; ring: the same, \
+           or where there is none rings that a program at traffic control fills, which the job loads (needs \
+           privileges); ring-xdp: rings that its own program of XDP fills behind the driver; ring-xdp-native: the \
+           same in the network driver, which may restart the interface",
+};
+/// The service of rings.
+pub const RINGS: Knob = Knob {
+    name: "TRIBUTARY_RINGS",
+    default: "/run/tributary/rings.socket",
+    unit: "",
+    allowed: "a path, or @ and a name",
+    help: "where this host's service of rings takes connections (tributary rings)",
 };
 /// Sockets with leaders of their own.
 pub const SOCKETS: Knob = Knob {
@@ -533,6 +542,7 @@ pub const KNOBS: &[&Knob] = &[
     &GROUPS,
     &MULTICAST,
     &RECEIVE,
+    &RINGS,
     &SOCKETS,
     &LEADERS,
     &SUB_PARTITIONS,

@@ -78,6 +78,8 @@ pub struct Settings {
     pub multicast: MulticastChoice,
     /// Where hosts take the datagrams of replicated groups from.
     pub receive: ReceiveChoice,
+    /// Where this host's service of rings takes connections.
+    pub ring_service: String,
     /// Parts of each host with a leader of their own between hosts; none: the kernel's sockets.
     pub sockets: Option<u32>,
     /// Leaders per host; none if they are to be chosen.
@@ -186,6 +188,7 @@ impl Settings {
             groups: read.parse(&knobs::GROUPS, reader::groups)?.flatten(),
             multicast: read.choice(&knobs::MULTICAST)?,
             receive: read.choice(&knobs::RECEIVE)?,
+            ring_service: read.parse(&knobs::RINGS, reader::socket)?.unwrap_or_default(),
             sockets: read.number_unless(&knobs::SOCKETS, "kernel", 1..=64)?,
             leaders: read.number_unless(&knobs::LEADERS, "auto", 1..=LEADERS_MAX)?,
             sub_partitions: read.number_unless(

@@ -82,6 +82,11 @@ pub(super) fn groups(text: &str) -> Option<Option<Radices>> {
     radices.iter().all(|members| members <= GROUP_MEMBERS_MAX).then_some(Some(radices))
 }
 
+/// The name of a socket of this host, as it stands.
+pub(super) fn socket(text: &str) -> Option<String> {
+    text.starts_with(['/', '@']).then(|| text.to_owned())
+}
+
 /// `HOST:PORT`, as it stands.
 pub(super) fn address(text: &str) -> Option<String> {
     let (host, port) = text.rsplit_once(':')?;

@@ -17,7 +17,9 @@ mod sys;
 mod unqueued;
 
 pub use tributary_af_xdp::IS_BUILT as CAN_BYPASS;
-pub use tributary_af_xdp::{Admission, Delivery, Hook, Mode, OpenError, Port};
+pub use tributary_af_xdp::{
+    Admission, Delivery, Hook, InvalidAddress, Mode, OpenError, Origin, Port, ServiceAddress,
+};
 
 pub use filter::FILTERED_CAPABILITIES_MAX;
 pub use socket::{

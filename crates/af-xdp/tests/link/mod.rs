@@ -1,7 +1,7 @@
 //! A veth link between two network namespaces, each of a thread of the test.
 #![allow(clippy::print_stdout, reason = "says what was not possible")]
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +15,11 @@ use tributary_af_xdp::IS_BUILT;
 pub(crate) const NEAR: Ipv4Addr = Ipv4Addr::new(10, 93, 0, 1);
 /// The other end's.
 pub(crate) const FAR: Ipv4Addr = Ipv4Addr::new(10, 93, 0, 2);
+/// The same of IPv6.
+#[allow(dead_code, reason = "some tests are of IPv4 alone")]
+pub(crate) const NEAR_6: Ipv6Addr = Ipv6Addr::new(0xfd93, 0, 0, 0, 0, 0, 0, 1);
+#[allow(dead_code, reason = "some tests are of IPv4 alone")]
+pub(crate) const FAR_6: Ipv6Addr = Ipv6Addr::new(0xfd93, 0, 0, 0, 0, 0, 0, 2);
 
 /// The other end's thread. It is told that the test is over when this is dropped.
 pub(crate) struct Link {
@@ -63,6 +68,7 @@ fn connect(queues: u32, far: impl FnOnce(&AtomicBool) + Send + 'static) -> Resul
             tell.send(gettid()).unwrap();
             is_connected.recv().unwrap();
             ip("addr add 10.93.0.2/24 dev far");
+            ip("addr add fd93::2/64 dev far nodad");
             ip("link set far up");
             ip("route add 239.0.0.0/8 dev far");
             tell.send(gettid()).unwrap();
@@ -73,6 +79,7 @@ fn connect(queues: u32, far: impl FnOnce(&AtomicBool) + Send + 'static) -> Resul
     let count = format!("numrxqueues {queues} numtxqueues {queues}");
     ip(&format!("link add near {count} type veth peer name far {count} netns {number}"));
     ip("addr add 10.93.0.1/24 dev near");
+    ip("addr add fd93::1/64 dev near nodad");
     ip("link set near up");
     connected.send(()).unwrap();
     told.recv().unwrap();

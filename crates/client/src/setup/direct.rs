@@ -9,13 +9,12 @@ use tributary_algorithms::{Algorithm, Radices};
 use tributary_wire::host::machine_of;
 
 use super::agreement::{Unavailable, agree};
+use super::rings;
 use crate::bootstrap::{Bootstrap, allgather_texts};
 use crate::context::Context;
 use crate::descriptors;
 use crate::placement::Placement;
-use tributary_inter_host::replicated::{
-    Endpoint, Hook, LevelSet, Members, Reach, ReplicatedLevels,
-};
+use tributary_inter_host::replicated::{Endpoint, LevelSet, Members, Reach, ReplicatedLevels};
 use tributary_inter_host::watch::Alarm;
 use tributary_inter_host::{DirectLinks, DirectMethod, Identity, Listener, ReplicatedGroups};
 use tributary_settings::ReceiveChoice;
@@ -39,7 +38,8 @@ struct Addresses {
 /// How long a host waits for the first datagrams of the others. All send them at about the same time.
 const GREETING_PATIENCE: Duration = Duration::from_millis(200);
 
-/// Why a host has no replicated groups, for the report.
+/// Begins what a rank tells the others if its host can have no replicated groups. What follows is the reason, for the report.
+const UNREADY: char = '!';
 const UNREACHED: &str = "datagrams of other hosts do not come here";
 const SCARCE: &str = "a quarter of the descriptors is in use, and groups need some for each communicator (ulimit -n)";
 
@@ -90,21 +90,27 @@ pub(super) fn open_method(
         Ok(Some(_)) if descriptors::are_scarce() => SCARCE.to_owned(),
         Ok(_) => String::new(),
     };
-    let problems = allgather_texts(bootstrap, &problem)?;
-    let first = problems.iter().position(|problem| !problem.is_empty());
-    if problems.iter().any(|problem| problem == UNREACHED) {
+    let told = match &mut levels {
+        _ if !problem.is_empty() => format!("{UNREADY}{problem}"),
+        None => String::new(),
+        Some(levels) => rings::open(receive, &context.settings.ring_service, levels).to_text(),
+    };
+    let told = allgather_texts(bootstrap, &told)?;
+    let problems: Vec<_> = told.iter().map(|told| told.strip_prefix(UNREADY)).collect();
+    let first = problems.iter().position(Option::is_some);
+    if problems.contains(&Some(UNREACHED)) {
         context.note_lack_of_datagrams();
     }
     let algorithm = Algorithm::MixedRadix { radices };
     let (group_algorithm, carriers) = match first {
         None => {
             let datagrams = datagrams_by(multicast_at, radices.iter().count());
-            let rings = receive_from(receive, bootstrap, placement, levels.as_mut())?;
+            let rings = rings::summary(placement, &told);
             (Some(algorithm), format!("links and {datagrams}{rings}, {algorithm}"))
         }
         Some(rank) => {
             let host = &placement.hosts[placement.host_of[rank] as usize];
-            (None, format!("links; {host}: {}", problems[rank]))
+            (None, format!("links; {host}: {}", problems[rank].unwrap_or_default()))
         }
     };
     let groups = levels.zip(alarm.ok().flatten()).zip(group_algorithm);
@@ -121,32 +127,6 @@ fn datagrams_by(multicast_at: LevelSet, levels: usize) -> &'static str {
         multicast if multicast < levels => "datagrams, some of them multicast",
         _ => "multicast datagrams",
     }
-}
-
-/// Has the hosts of replicated groups take datagrams from where they are to. Where a host can't, it takes them from its sockets, which
-/// changes nothing for the others. What to add to what the groups send, for the report.
-fn receive_from(
-    receive: ReceiveChoice,
-    bootstrap: &mut dyn Bootstrap,
-    placement: &Placement,
-    levels: Option<&mut ReplicatedLevels>,
-) -> Result<String, Unavailable> {
-    let hook = match receive {
-        ReceiveChoice::Socket => return Ok(String::new()),
-        ReceiveChoice::Ring => Hook::TrafficControl,
-        ReceiveChoice::RingXdp => Hook::Generic,
-        ReceiveChoice::RingXdpNative => Hook::Native,
-    };
-    let opened = levels.map_or(Ok(()), |levels| levels.receive_by_ring(hook));
-    let problem = opened.err().map_or_else(String::new, |problem| problem.to_string());
-    let problems = allgather_texts(bootstrap, &problem)?;
-    Ok(match problems.iter().position(|problem| !problem.is_empty()) {
-        None => " in rings".to_owned(),
-        Some(rank) => {
-            let host = &placement.hosts[placement.host_of[rank] as usize];
-            format!(" (no ring at {host}: {})", problems[rank])
-        }
-    })
 }
 
 /// Tries what comes to the hosts of replicated groups from one another. Whether datagrams to this host alone do, and at which levels

@@ -11,7 +11,7 @@ use tributary_algorithms::Collective;
 use tributary_algorithms::plan::Plan;
 use tributary_replicated::Call;
 use tributary_transport::Sent;
-use tributary_transport::udp::{DatagramStats, Hook, OpenError};
+use tributary_transport::udp::{DatagramStats, OpenError, Origin};
 use tributary_wire::EndpointId;
 use tributary_wire::frame::{Abort, AbortReason, Disagreement};
 
@@ -251,14 +251,14 @@ impl ReplicatedLevels {
         }
     }
 
-    /// From now on takes datagrams out of a ring, which the program at `hook` puts them into before the host's network stack: a poll is
+    /// From now on takes datagrams out of a ring, which a program of this origin puts them into before the host's network stack: a poll is
     /// a look at memory, and a sleep ends once all that is lacking has come. To be called when it is known where to multicast,
     /// before the first operation.
     ///
     /// # Errors
     /// If there can be no ring here. Datagrams come by sockets, then.
-    pub fn receive_by_ring(&mut self, hook: Hook) -> Result<(), OpenError> {
-        self.datagrams.receive_by_ring(hook)
+    pub fn receive_by_ring(&mut self, origin: &Origin) -> Result<(), OpenError> {
+        self.datagrams.receive_by_ring(origin)
     }
 
     /// Whether an operation goes this way: others go over links.

@@ -57,7 +57,7 @@ pub use groups::NoGroups;
 pub use levels::{Members, Reach, ReplicatedLevels, ReplicatedStats};
 pub use multicast::LevelSet;
 
-pub use tributary_transport::udp::Hook;
+pub use tributary_transport::udp::{Hook, OpenError, Origin};
 
 use tributary_transport::udp::DATAGRAM_PAYLOAD_BYTES_MAX;
 use tributary_wire::frame::{REPEATED_BYTES_MAX, REPEATED_HEAD_BYTES};

@@ -128,7 +128,7 @@ impl RingBypass {
 
     fn receive(&mut self, buffer: &mut [u8]) -> Option<(usize, SocketAddr)> {
         let (len_bytes, source) = self.delivery.as_mut()?.receive(buffer)?;
-        Some((len_bytes, source.into()))
+        Some((len_bytes, source))
     }
 
     fn is_socket_due(&mut self) -> bool {

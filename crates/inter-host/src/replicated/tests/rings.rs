@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use rustix::thread::UnshareFlags;
-use tributary_transport::udp::Hook;
+use tributary_transport::udp::{Hook, Origin};
 
 use super::losses::{RATES, with_faults};
 use super::strangers::rounds_beside_a_stranger;
@@ -54,7 +54,7 @@ fn on_all_with_rings<T: Send + 'static>(
         }
     }
     for member in &mut hosts {
-        member.receive_by_ring(hook).expect("a ring");
+        member.receive_by_ring(&Origin::Own(hook)).expect("a ring");
     }
     let all = Arc::new(Barrier::new(hosts.len()));
     on_all(hosts, move |host, member| {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use memmap2::{MmapOptions, MmapRaw};
 
 /// As in the program.
-pub(crate) const RINGS_MAX: usize = 32;
+pub(super) const RINGS_MAX: usize = 32;
 const SLOTS: usize = 64;
 const PACKET_BYTES_MAX: usize = 1500;
 
@@ -34,7 +34,15 @@ struct Ring {
     slots: [Slot; SLOTS],
 }
 
-/// The mapped rings of a program.
+/// A ring as the bytes of a map.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct RingMemory([u8; size_of::<Ring>()]);
+
+// SAFETY: bytes, and any values are valid.
+unsafe impl aya::Pod for RingMemory {}
+
+/// The mapped rings of a receiver.
 struct Rings(MmapRaw);
 
 impl Rings {
@@ -45,11 +53,11 @@ impl Rings {
     }
 }
 
-/// Maps the rings of a program that delivers nothing yet, and gives the reader of each.
+/// Maps the rings of a receiver that nothing is delivered to yet, and gives the reader of each.
 ///
 /// # Errors
 /// If the kernel does not allow it.
-pub(crate) fn map(rings: impl AsFd) -> io::Result<Vec<Reader>> {
+pub(super) fn map(rings: impl AsFd) -> io::Result<Vec<Reader>> {
     let mapped =
         MmapOptions::new().len(RINGS_MAX * size_of::<Ring>()).map_raw(rings.as_fd().as_raw_fd())?;
     Ok(readers(mapped))
@@ -70,7 +78,7 @@ fn readers(mapped: MmapRaw) -> Vec<Reader> {
 }
 
 /// The only reader of one ring.
-pub(crate) struct Reader {
+pub(super) struct Reader {
     rings: Arc<Rings>,
     index: usize,
     /// The next position to read.
@@ -82,13 +90,13 @@ unsafe impl Send for Reader {}
 
 impl Reader {
     /// The ring's number in the program.
-    pub(crate) fn index(&self) -> usize {
+    pub(super) fn index(&self) -> usize {
         self.index
     }
 
-    /// Hands the next packet to `take`, from its header of IPv4 on. None if there is none. A packet that the program could not
+    /// Hands the next packet to `take`, from its header of IP on. None if there is none. A packet that the program could not
     /// copy is empty.
-    pub(crate) fn read<T>(&mut self, take: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    pub(super) fn read<T>(&mut self, take: impl FnOnce(&[u8]) -> T) -> Option<T> {
         if self.is_empty() {
             return None;
         }
@@ -106,12 +114,12 @@ impl Reader {
     }
 
     /// Whether there is no packet.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.turn().load(Ordering::Acquire) != self.head + 1
     }
 
     /// Has the program let the last of so many packets through to the network stack. False if there is a packet already.
-    pub(crate) fn arm(&self, lacking: u32) -> bool {
+    pub(super) fn arm(&self, lacking: u32) -> bool {
         self.awaited_counter().store(lacking.into(), Ordering::Relaxed);
         // The program writes a packet before it looks at this number; either it sees the number, or the packet is seen here.
         fence(Ordering::SeqCst);
@@ -119,12 +127,12 @@ impl Reader {
     }
 
     /// Ends what [`Reader::arm`] began.
-    pub(crate) fn disarm(&self) {
+    pub(super) fn disarm(&self) {
         self.awaited_counter().store(0, Ordering::Relaxed);
     }
 
     /// Forgets all packets, after the program has begun its last. False if it did not end.
-    pub(crate) fn drain(&mut self) -> bool {
+    pub(super) fn drain(&mut self) -> bool {
         self.disarm();
         let deadline = Instant::now() + WRITE_TAKES_MAX;
         while self.tail().load(Ordering::Acquire) != self.head {

@@ -1,0 +1,51 @@
+//! Where datagrams go to, as the program knows it.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use aya::Pod;
+
+/// Where a datagram goes to, in the packet's order of bytes; addresses of IPv4 are mapped into those of IPv6. As in the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(C)]
+pub(super) struct Destination {
+    address: [u8; 16],
+    port: [u8; 2],
+    reserved: [u8; 2],
+}
+
+// SAFETY: bytes without padding, and any values are valid.
+#[allow(unsafe_code, reason = "the trait is unsafe to implement")]
+unsafe impl Pod for Destination {}
+
+impl From<SocketAddr> for Destination {
+    fn from(address: SocketAddr) -> Self {
+        let ip = match address.ip() {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        Self { address: ip.octets(), port: address.port().to_be_bytes(), reserved: [0; 2] }
+    }
+}
+
+impl From<Destination> for SocketAddr {
+    fn from(destination: Destination) -> Self {
+        let Destination { address, port, .. } = destination;
+        Self::new(Ipv6Addr::from_octets(address).to_canonical(), u16::from_be_bytes(port))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_families_come_back() {
+        for text in ["10.93.0.1:7471", "[fd93::1]:7471"] {
+            let address: SocketAddr = text.parse().expect("an address");
+            assert_eq!(SocketAddr::from(Destination::from(address)), address);
+        }
+        let mapped: SocketAddr = "[::ffff:10.93.0.1]:7471".parse().expect("an address");
+        let plain: SocketAddr = "10.93.0.1:7471".parse().expect("an address");
+        assert_eq!(Destination::from(mapped), Destination::from(plain));
+    }
+}
