@@ -48,15 +48,23 @@ struct Order {
     count: u32,
     len_bytes: usize,
     word: [u8; 8],
+    /// At once, each with numbers behind those of the one before.
+    senders: u32,
+}
+
+impl Order {
+    fn to(target: SocketAddr, count: u32) -> Self {
+        Self { target, count, len_bytes: 100, word: WORD, senders: 1 }
+    }
 }
 
 impl Far {
     fn send(&self, target: SocketAddr, count: u32) {
-        self.send_as(target, count, 100, WORD);
+        self.orders.send(Order::to(target, count)).unwrap();
     }
 
     fn send_as(&self, target: SocketAddr, count: u32, len_bytes: usize, word: [u8; 8]) {
-        self.orders.send(Order { target, count, len_bytes, word }).unwrap();
+        self.orders.send(Order { len_bytes, word, ..Order::to(target, count) }).unwrap();
     }
 }
 
@@ -71,11 +79,17 @@ fn obey(orders: &Receiver<Order>, is_over: &AtomicBool) {
     let sockets = [IpAddr::from(FAR), FAR_6.into()].map(|it| UdpSocket::bind((it, 9000)).unwrap());
     while !is_over.load(Ordering::Relaxed) {
         let order = orders.recv_timeout(Duration::from_millis(1));
-        let Ok(Order { target, count, len_bytes, word }) = order else { continue };
+        let Ok(Order { target, count, len_bytes, word, senders }) = order else { continue };
         let socket = &sockets[usize::from(target.is_ipv6())];
-        for number in 0..count {
-            socket.send_to(&payload(number, len_bytes, word), target).unwrap();
-        }
+        thread::scope(|scope| {
+            for sender in 0..senders {
+                scope.spawn(move || {
+                    for number in sender * count..(sender + 1) * count {
+                        socket.send_to(&payload(number, len_bytes, word), target).unwrap();
+                    }
+                });
+            }
+        });
     }
 }
 
@@ -98,8 +112,8 @@ fn with_service(test: impl FnOnce(&Origin)) {
     let service = Service::bind(ServiceOptions {
         address: address.clone(),
         hook: Hook::TrafficControl,
-        interfaces: vec!["near".to_owned()],
-        per_user_max: 1,
+        interfaces: Vec::new(),
+        per_user_max: 2,
     });
     let service = service.unwrap();
     let stop = eventfd(0, EventfdFlags::empty()).unwrap();
@@ -190,6 +204,78 @@ fn datagrams_of_ipv6_come_into_the_ring_and_their_fragments_do_not() {
             assert_eq!(receive_by_socket(&socket), payload(0, len_bytes, word), "{origin:?}");
         }
         assert!(delivery.is_empty());
+    });
+}
+
+/// An address of an interface that lies above another: a macvlan, as pods have, and a tunnel.
+#[test]
+fn datagrams_to_interfaces_above_others_come_into_the_ring() {
+    on_a_link(|far, origin| {
+        // They have no driver that could run a program.
+        if *origin == Origin::Own(Hook::Native) {
+            return;
+        }
+        let tunnel = "type vxlan id 93 dstport 4789 dev";
+        let hardware = "02:00:00:00:00:93";
+        far.link.near_ip(&format!(
+            "link add link near name above address {hardware} type macvlan mode bridge"
+        ));
+        far.link.near_ip(&format!("link add tunnel {tunnel} near remote {FAR} local {NEAR}"));
+        far.link.far_ip(&format!("link add tunnel {tunnel} far remote {NEAR} local {FAR}"));
+        far.link.near_ip("addr add 10.94.0.1/24 dev above");
+        far.link.near_ip("addr add 10.95.0.1/24 dev tunnel");
+        far.link.far_ip("addr add 10.94.0.2/24 dev far");
+        far.link.far_ip("addr add 10.95.0.2/24 dev tunnel");
+        // The other interface would say that the address is its own.
+        far.link.far_ip(&format!("neigh add 10.94.0.1 lladdr {hardware} dev far"));
+        far.link.near_ip("link set above up");
+        far.link.near_ip("link set tunnel up");
+        far.link.far_ip("link set tunnel up");
+        for near in [[10, 94, 0, 1], [10, 95, 0, 1]] {
+            let (socket, address, mut delivery) = open_at(Ipv4Addr::from(near).into(), origin);
+            for len_bytes in [100, 1400] {
+                far.send_as(address, 10, len_bytes, WORD);
+                for number in 0..10 {
+                    let expected = payload(number, len_bytes, WORD);
+                    assert_eq!(receive(&mut delivery), expected, "{origin:?}, {address}");
+                }
+            }
+            assert!(delivery.is_empty() && is_empty(&socket), "{origin:?}, {address}");
+        }
+    });
+}
+
+/// Processors that write into one ring at once.
+#[test]
+fn what_several_senders_send_at_once_is_all_there_and_in_the_order_of_each() {
+    on_a_link(|far, origin| {
+        let (socket, address, mut delivery) = open(origin);
+        // What finds the ring full has room at the socket.
+        let (senders, each) = (4_u32, 50_u32);
+        let mut buffer = [0; 2048];
+        for round in 0..100 {
+            far.orders.send(Order { senders, ..Order::to(address, each) }).unwrap();
+            let mut next = vec![0; senders as usize];
+            let mut count = 0;
+            let until = Instant::now() + WATCHDOG;
+            while count < senders * each {
+                let by_ring = delivery.receive(&mut buffer).map(|(len_bytes, _)| len_bytes);
+                let received = by_ring.or_else(|| socket.recv(&mut buffer).ok());
+                let Some(len_bytes) = received else {
+                    assert!(Instant::now() < until, "{origin:?}, {round}: {count} came");
+                    continue;
+                };
+                let number = u32::from_be_bytes(buffer[..4].try_into().unwrap());
+                assert_eq!(buffer[..len_bytes], payload(number, 100, WORD));
+                let (sender, number) = ((number / each) as usize, number % each);
+                if by_ring.is_some() {
+                    assert!(number >= next[sender], "{origin:?}, {round}: {number} came late");
+                    next[sender] = number + 1;
+                }
+                count += 1;
+            }
+        }
+        assert!(delivery.is_empty() && is_empty(&socket));
     });
 }
 

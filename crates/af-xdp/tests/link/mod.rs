@@ -23,8 +23,24 @@ pub(crate) const FAR_6: Ipv6Addr = Ipv6Addr::new(0xfd93, 0, 0, 0, 0, 0, 0, 2);
 
 /// The other end's thread. It is told that the test is over when this is dropped.
 pub(crate) struct Link {
+    /// Its number.
+    far: i32,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+}
+
+#[allow(dead_code, reason = "some tests are of the link alone")]
+impl Link {
+    /// Changes the network of the other end, with the arguments of `ip`.
+    pub(crate) fn far_ip(&self, arguments: &str) {
+        let network = format!("--net=/proc/{}/task/{}/ns/net", std::process::id(), self.far);
+        run(Command::new("nsenter").arg(network).arg("ip").args(arguments.split(' ')));
+    }
+
+    /// The same of this end.
+    pub(crate) fn near_ip(&self, arguments: &str) {
+        ip(arguments);
+    }
 }
 
 impl Drop for Link {
@@ -83,7 +99,7 @@ fn connect(queues: u32, far: impl FnOnce(&AtomicBool) + Send + 'static) -> Resul
     ip("link set near up");
     connected.send(()).unwrap();
     told.recv().unwrap();
-    Ok(Link { is_over, thread: Some(thread) })
+    Ok(Link { far: number.get(), is_over, thread: Some(thread) })
 }
 
 fn leave_network() -> Result<(), String> {
@@ -94,6 +110,10 @@ fn leave_network() -> Result<(), String> {
 }
 
 fn ip(words: &str) {
-    let done = Command::new("ip").args(words.split(' ')).output().unwrap();
-    assert!(done.status.success(), "ip {words}: {}", String::from_utf8_lossy(&done.stderr));
+    run(Command::new("ip").args(words.split(' ')));
+}
+
+fn run(command: &mut Command) {
+    let done = command.output().unwrap();
+    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
 }

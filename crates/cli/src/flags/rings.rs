@@ -34,7 +34,7 @@ pub(crate) struct RingsFlags {
     #[arg(long, value_name = "HOOK", value_enum, default_value_t = HookFlag::TrafficControl)]
     pub(crate) hook: HookFlag,
 
-    /// Most processes of one user that have rings at once, each 3 MiB for each interface
+    /// Most connections of one user at once: a process has one for each interface, and there 3 MiB of rings
     #[arg(long, value_name = "COUNT", default_value = "32", value_parser = whole_number(1..=64))]
     pub(crate) per_user: u64,
 }

@@ -41,6 +41,14 @@ impl Process {
 /// able to.
 #[allow(clippy::print_stdout, reason = "says what was not possible")]
 fn with_service(test: impl FnOnce(&ServiceAddress) + Send + 'static) -> Vec<String> {
+    with_service_at(&[], test)
+}
+
+/// The same with a service of these interfaces.
+fn with_service_at(
+    interfaces: &'static [&str],
+    test: impl FnOnce(&ServiceAddress) + Send + 'static,
+) -> Vec<String> {
     let ran = thread::spawn(move || {
         if let Err(reason) = leave_network() {
             let is_ci = std::env::var("CI").is_ok_and(|value| value == "true");
@@ -49,7 +57,8 @@ fn with_service(test: impl FnOnce(&ServiceAddress) + Send + 'static) -> Vec<Stri
             return Vec::new();
         }
         let address: ServiceAddress = "@rings".parse().unwrap();
-        let service = Service::bind(options(&address)).unwrap();
+        let interfaces = interfaces.iter().map(|it| (*it).to_owned()).collect();
+        let service = Service::bind(ServiceOptions { interfaces, ..options(&address) }).unwrap();
         let stop = eventfd(0, EventfdFlags::empty()).unwrap();
         let told = Mutex::new(Vec::new());
         thread::scope(|scope| {
@@ -147,6 +156,17 @@ fn one_user_has_so_many_and_places_come_free() {
         assert_eq!(count("Closed"), count("Opened"));
         assert!(count("Refused") >= 1);
     }
+}
+
+#[test]
+fn an_interface_that_the_operator_does_not_name_is_not_served() {
+    with_service_at(&["eth7"], |service| {
+        let problem = Process::open(service).err().unwrap().to_string();
+        assert!(problem.contains("interface lo: the service does not serve it"), "{problem}");
+        let nobodys = Connection::open(service, Ipv4Addr::new(192, 0, 2, 1).into());
+        let problem = nobodys.err().unwrap().to_string();
+        assert!(problem.contains("no network interface has the address"), "{problem}");
+    });
 }
 
 /// The service notices a little later that a connection has closed.
