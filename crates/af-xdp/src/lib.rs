@@ -27,11 +27,11 @@ mod error;
 mod headers;
 #[allow(unsafe_code, reason = "packets lie in memory that the kernel shares")]
 mod interface;
-#[allow(unsafe_code, reason = "the kernel is asked for what no library asks")]
-mod network;
 mod port;
 #[allow(unsafe_code, reason = "packets lie in memory that the kernel shares")]
 mod queue;
+#[allow(unsafe_code, reason = "the kernel is asked for what no library asks")]
+mod socket;
 mod steering;
 mod target;
 

@@ -164,7 +164,7 @@ fn create_token(file: &Path) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn raise_open_files() -> anyhow::Result<()> {
+pub(crate) fn raise_open_files() -> anyhow::Result<()> {
     let files = limits::raise_open_files().context("the limit of open files can't be raised")?;
     tracing::debug!(files, "limit of open files");
     Ok(())

@@ -7,12 +7,13 @@ use anyhow::Context as _;
 use rustix::event::{EventfdFlags, eventfd};
 use tributary_af_xdp::{Event, Hook, Service, ServiceOptions};
 
-use crate::daemons::announce;
+use crate::daemons::{announce, raise_open_files};
 use crate::flags::{HookFlag, RingsFlags};
 use crate::signals::{self, Signals};
 
 /// Serves until a signal asks to stop.
 pub(crate) fn serve(flags: RingsFlags) -> anyhow::Result<ExitCode> {
+    raise_open_files()?;
     let hook = match flags.hook {
         HookFlag::TrafficControl => Hook::TrafficControl,
         HookFlag::Xdp => Hook::Generic,

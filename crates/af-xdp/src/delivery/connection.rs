@@ -6,7 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, connect, recv, socket_with};
 use rustix::process::geteuid;
 
@@ -15,6 +15,7 @@ use super::admission::Admission;
 use super::destination::Destination;
 use super::messages::{self, Request, decode_reply};
 use crate::error::OpenError;
+use crate::socket::peer_of;
 
 /// How long a service may take for an answer. It loads a program in some milliseconds.
 const ANSWER_TAKES_MAX: Duration = Duration::from_secs(5);
@@ -124,11 +125,11 @@ fn connect_to(service: &ServiceAddress) -> io::Result<OwnedFd> {
         set_socket_timeout(&socket, direction, Some(ANSWER_TAKES_MAX))?;
     }
     connect(&socket, &service.to_socket_address()?)?;
-    let owner = socket_peercred(&socket)?.uid;
-    if owner.is_root() || owner == geteuid() {
+    let owner = peer_of(&socket)?.user;
+    if owner == 0 || owner == geteuid().as_raw() {
         Ok(socket)
     } else {
-        let problem = format!("it is user {}'s, and neither root's nor yours", owner.as_raw());
+        let problem = format!("it is user {owner}'s, and neither root's nor yours");
         Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
     }
 }

@@ -13,7 +13,7 @@ use std::{fs, thread};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::net::sockopt::{socket_domain, socket_peercred, socket_protocol};
+use rustix::net::sockopt::{socket_domain, socket_protocol};
 use rustix::net::{
     AddressFamily, Shutdown, SocketFlags, SocketType, accept_with, bind, connect, getsockname,
     ipproto, listen, shutdown, socket_with,
@@ -28,7 +28,7 @@ use super::program::{Program, Receiver};
 use super::ring::RINGS_MAX;
 use crate::error::OpenError;
 use crate::interface::find;
-use crate::network::network_of;
+use crate::socket::{Peer, network_of, peer_of};
 
 /// Connections that wait to be taken.
 const BACKLOG: i32 = 64;
@@ -193,18 +193,14 @@ impl Service {
         connection: &OwnedFd,
         tell: &(dyn Fn(Event<'_>) + Sync),
     ) -> Option<(Peer, Admitted<'_>)> {
-        let credentials = socket_peercred(connection).ok()?;
-        let peer = Peer {
-            process: credentials.pid.as_raw_nonzero().get(),
-            user: credentials.uid.as_raw(),
-        };
+        let peer = peer_of(connection).ok()?;
         match self.count(peer.user) {
             Ok(admitted) => {
                 messages::send(connection, &encode_reply(Ok(())), None).ok()?;
                 Some((peer, admitted))
             }
             Err(reason) => {
-                peer.refuse(connection, &reason, tell).ok()?;
+                refuse(peer, connection, &reason, tell).ok()?;
                 None
             }
         }
@@ -238,7 +234,7 @@ impl Service {
                     tell(Event::Opened { process, user, interface: &interface });
                     messages::send(connection, &encode_reply(Ok(())), Some(rings.as_fd()))
                 }
-                Err(reason) => peer.refuse(connection, &reason, tell),
+                Err(reason) => refuse(peer, connection, &reason, tell),
             };
             if sent.is_err() {
                 break;
@@ -288,23 +284,15 @@ impl Drop for Service {
     }
 }
 
-/// The process at the other end of a connection.
-#[derive(Clone, Copy)]
-struct Peer {
-    process: i32,
-    user: u32,
-}
-
-impl Peer {
-    fn refuse(
-        self,
-        connection: &OwnedFd,
-        reason: &str,
-        tell: &(dyn Fn(Event<'_>) + Sync),
-    ) -> io::Result<()> {
-        tell(Event::Refused { process: self.process, user: self.user, reason });
-        messages::send(connection, &encode_reply(Err(reason)), None)
-    }
+/// Tells a process that it does not get what it asked for.
+fn refuse(
+    peer: Peer,
+    connection: &OwnedFd,
+    reason: &str,
+    tell: &(dyn Fn(Event<'_>) + Sync),
+) -> io::Result<()> {
+    tell(Event::Refused { process: peer.process, user: peer.user, reason });
+    messages::send(connection, &encode_reply(Err(reason)), None)
 }
 
 /// A connection that is counted until this is dropped.
