@@ -37,6 +37,8 @@ NODES = 4
 WITHOUT_MANAGER = ["env", "-u", "TRIBUTARY_MANAGER", "-u", "TRIBUTARY_TOKEN_FILE"]
 # Percentage of packets that every link of a lab loses, and how soon TCP sends them again, in milliseconds.
 LOSS = 1
+# Communicators are set up over the MPI, whose links wait for lost packets: seven seconds for a program with threads.
+LOSSY_TAKES_TIMES = 3
 TCP_RTO_MIN_MS = 5
 # With leave to oversubscribe Open MPI puts all ranks on the lab's first host.
 OPEN_MPI_ON_LAB = {"PRTE_MCA_rmaps_default_mapping_policy": "slot"}
@@ -202,7 +204,7 @@ def parse_arguments():
     parser.add_argument("--kind", choices=KINDS, action="append", help="default: all")
     parser.add_argument("--regressions", action="store_true",
                         help="run the programs that once went wrong, each by itself, and no others")
-    parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one batch")
+    parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one batch, three times that where links lose packets")
     return parser.parse_args()
 
 
@@ -227,10 +229,11 @@ def batches(options):
 def run_batch(options, place, batch, report):
     """Runs one batch. Returns the report's counts and how many nodes were killed; raises Failure."""
     path = batch.path
+    timeout = options.timeout * (LOSSY_TAKES_TIMES if path.loses else 1)
     programs_of_batch = {f"MPI_FUZZ_{batch.kind.upper()}": str(batch.count), "MPI_FUZZ_FIRST": str(batch.first)}
     settings = ALWAYS | path.settings | programs_of_batch
     job = ["--report", report, "--", place["mpirun"], "-n", str(path.ranks), place["folder"] / "fuzz",
-           *programs.arguments_of(argparse.Namespace(sample=None, seed=batch.seed, timeout=options.timeout), ())]
+           *programs.arguments_of(argparse.Namespace(sample=None, seed=batch.seed, timeout=timeout), ())]
     command = [options.tributary, "run", "--hosts", str(path.hosts), *job]
     program = programs.Program("fuzz")
     killed = 0
@@ -241,14 +244,14 @@ def run_batch(options, place, batch, report):
                 job = ["--plain", "--", *WITHOUT_MANAGER, options.tributary, "run", *job]
             command = lab.words("run", "--ranks-per-host", path.ranks // path.hosts, *job)
             environment = mpi_launch.environment(**settings, **OPEN_MPI_ON_LAB)
-            output = programs.run_checked(program, command, environment, options.timeout)
+            output = programs.run_checked(program, command, environment, timeout)
     elif path.kills:
         with losing_nodes(options, batch.seed + batch.first) as (fabric, killer):
             environment = mpi_launch.environment(**settings, **fabric)
-            output = programs.run_checked(program, command, environment, options.timeout)
+            output = programs.run_checked(program, command, environment, timeout)
         killed = killer.killed
     else:
-        output = programs.run_checked(program, command, mpi_launch.environment(**settings), options.timeout)
+        output = programs.run_checked(program, command, mpi_launch.environment(**settings), timeout)
     counts = programs.read_counts(report, output)
     if path.counts and counts[path.counts] == 0:
         raise programs.Failure(f"the report says {path.counts} 0", output)
