@@ -40,8 +40,8 @@ pub(crate) fn config(flags: ConfigFlags) -> anyhow::Result<ExitCode> {
         for value in &values {
             writeln!(out, "{}", line(value))?;
         }
-        writeln!(out, "{}", machine_line(Processor::own(), &adapters))?;
-        writeln!(out, "{}", json!({ "rings": { "service": rings, "problem": problem } }))?;
+        let rings = json!({ "service": rings, "problem": problem });
+        writeln!(out, "{}", machine_line(Processor::own(), &adapters, &rings))?;
     } else {
         writeln!(out, "{}", table(&values))?;
         writeln!(out, "{}", machine(Processor::own()))?;
@@ -88,6 +88,7 @@ fn line(KnobValue { knob, value, origin }: &KnobValue) -> serde_json::Value {
 fn machine_line(
     processor: &Processor,
     adapters: &[(Adapter, Option<Moderation>)],
+    rings: &serde_json::Value,
 ) -> serde_json::Value {
     let adapter = |(it, moderation): &(Adapter, Option<Moderation>)| {
         json!({
@@ -121,6 +122,7 @@ fn machine_line(
             "scratch_bytes": processor.scratch_bytes(),
         },
         "adapters": adapters.iter().map(adapter).collect::<Vec<_>>(),
+        "rings": rings,
     })
 }
 

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
-use support::{Daemons, Ended, Running, await_children, is_alive, kill, run};
+use support::{Daemons, Ended, Running, await_children, is_alive, kill, run, tributary};
 
 /// Descriptors that may differ: connections whose end the other side has not seen yet.
 const DESCRIPTORS_SLACK: usize = 2;
@@ -222,6 +222,30 @@ fn a_hang_up_ends_no_daemon() {
     for daemon in nodes.into_iter().chain([manager]) {
         assert!(daemon.stop().success());
     }
+}
+
+/// Each process of the test has a name of its own, in the network namespace that it shares with others.
+#[test]
+fn a_service_of_rings_is_found_by_config_and_ends_by_a_signal() {
+    let socket = format!("@tributary-test-{}", std::process::id());
+    let config = || run(tributary().args(["config", "--json"]).env("TRIBUTARY_RINGS", &socket));
+    let problem = || -> serde_json::Value {
+        let machine: serde_json::Value =
+            serde_json::from_str(config().stdout.lines().last().unwrap()).unwrap();
+        machine["rings"]["problem"].clone()
+    };
+    assert!(problem().as_str().unwrap().starts_with("no service of rings at @tributary-test-"));
+    let service = Running::start(tributary().args(["rings", "--socket", &socket]));
+    let id = service.id();
+    support::await_that("the service", || problem().is_null().then_some(()));
+    let second = run(tributary().args(["rings", "--socket", &socket]));
+    assert!(second.stderr.contains("another service takes connections at @tributary-test-"));
+    support::signal(id, rustix::process::Signal::HUP);
+    assert!(problem().is_null(), "a hang-up ends no daemon");
+    support::signal(id, rustix::process::Signal::TERM);
+    let ended = service.wait();
+    assert!(ended.status.success(), "{}", ended.stderr);
+    assert_eq!(ended.stdout, format!("the service of rings takes connections at {socket}\n"));
 }
 
 /// Escape sequences, and a line that the manager never wrote.

@@ -14,6 +14,7 @@ const PAGES: &[&[&str]] = &[
     &["bench"],
     &["manager"],
     &["node"],
+    &["rings"],
     &["status"],
     &["tree"],
     &["open"],
@@ -227,6 +228,7 @@ fn config_tells_defaults_from_the_environment() {
     let machine = rows.pop().unwrap();
     assert!(machine["machine"]["cpus"].as_u64().unwrap() > 0);
     assert!(machine["layout"]["scratch_bytes"].as_u64().unwrap() >= 128 * 1024);
+    assert_eq!(machine["rings"]["service"], "/run/tributary/rings.socket");
     let hosts = rows.iter().find(|row| row["name"] == "TRIBUTARY_HOSTS").unwrap();
     assert_eq!((hosts["value"].as_str(), hosts["default"].as_str()), (Some("3"), Some("1")));
     assert!(rows.iter().all(|row| !row["help"].as_str().unwrap().is_empty()));

@@ -8,6 +8,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{fs, thread};
 
@@ -431,13 +432,16 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes connections at an address. A path that a service has left behind is taken over.
+/// Takes connections at an address. A folder that is not there is made, and a path that a service has left behind is taken over.
 fn listen_at(address: &ServiceAddress) -> Result<OwnedFd, ServiceError> {
     let failed = |problem: io::Error| ServiceError::Address { address: address.clone(), problem };
     let open =
         || socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
     let listener = open().map_err(|error| failed(error.into()))?;
     let name = address.to_socket_address().map_err(failed)?;
+    if let Some(folder) = address.path().and_then(|path| Path::new(path).parent()) {
+        fs::create_dir_all(folder).map_err(failed)?;
+    }
     let bound = match (bind(&listener, &name), address.path()) {
         (Err(Errno::ADDRINUSE), Some(path)) => {
             let probe = open().map_err(|error| failed(error.into()))?;

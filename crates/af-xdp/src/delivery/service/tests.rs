@@ -251,19 +251,19 @@ fn bound(socket: &UdpSocket) -> Destination {
 fn two_services_do_not_share_an_address_and_what_one_has_left_is_taken_over() {
     let folder = std::env::temp_dir().join(format!("tributary-rings-{}", std::process::id()));
     fs::create_dir(&folder).unwrap();
-    let address: ServiceAddress = folder.join("socket").to_str().unwrap().parse().unwrap();
+    let path = folder.join("rings").join("socket");
+    let address: ServiceAddress = path.to_str().unwrap().parse().unwrap();
     let first = Service::bind(options(&address)).unwrap();
     let second = Service::bind(options(&address)).err().unwrap();
     assert!(matches!(second, ServiceError::InUse(_)), "{second}");
     // As a service that was killed leaves it.
-    let path = address.path().unwrap().to_owned();
     fs::hard_link(&path, folder.join("kept")).unwrap();
     drop(first);
     fs::rename(folder.join("kept"), &path).unwrap();
     drop(Service::bind(options(&address)).unwrap());
     assert!(!fs::exists(&path).unwrap());
-    let nowhere: ServiceAddress = "/nowhere/socket".parse().unwrap();
+    let nowhere: ServiceAddress = "/proc/version/socket".parse().unwrap();
     let problem = Service::bind(options(&nowhere)).err().unwrap().to_string();
-    assert!(problem.starts_with("can't take connections at /nowhere/socket: "), "{problem}");
-    fs::remove_dir(folder).unwrap();
+    assert!(problem.starts_with("can't take connections at /proc/version/socket: "), "{problem}");
+    fs::remove_dir_all(folder).unwrap();
 }
