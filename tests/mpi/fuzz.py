@@ -37,9 +37,9 @@ NODES = 4
 WITHOUT_MANAGER = ["env", "-u", "TRIBUTARY_MANAGER", "-u", "TRIBUTARY_TOKEN_FILE"]
 # Percentage of packets that every link of a lab loses, and how soon TCP sends them again, in milliseconds.
 LOSS = 1
+TCP_RTO_MIN_MS = 5
 # Communicators are set up over the MPI, whose links wait for lost packets: seven seconds for a program with threads.
 LOSSY_TAKES_TIMES = 3
-TCP_RTO_MIN_MS = 5
 # With leave to oversubscribe Open MPI puts all ranks on the lab's first host.
 OPEN_MPI_ON_LAB = {"PRTE_MCA_rmaps_default_mapping_policy": "slot"}
 KINDS = ("right", "threads", "wrong")

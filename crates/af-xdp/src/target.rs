@@ -1,4 +1,4 @@
-//! Where datagrams go to, as the programs know it.
+//! Where datagrams of IPv4 go to, as the program that steers knows it.
 
 use std::net::SocketAddrV4;
 

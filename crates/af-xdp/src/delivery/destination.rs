@@ -17,12 +17,17 @@ pub(super) struct Destination {
 #[allow(unsafe_code, reason = "the trait is unsafe to implement")]
 unsafe impl Pod for Destination {}
 
+/// An address as programs and messages have it: one of IPv4 mapped into IPv6. [`Ipv6Addr::to_canonical`] is the way back.
+pub(super) fn map_into_ipv6(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    }
+}
+
 impl From<SocketAddr> for Destination {
     fn from(address: SocketAddr) -> Self {
-        let ip = match address.ip() {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-            IpAddr::V6(v6) => v6,
-        };
+        let ip = map_into_ipv6(address.ip());
         Self { address: ip.octets(), port: address.port().to_be_bytes(), reserved: [0; 2] }
     }
 }

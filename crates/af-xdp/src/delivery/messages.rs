@@ -12,7 +12,7 @@ use rustix::net::{
 };
 
 use super::admission::Admission;
-use super::destination::Destination;
+use super::destination::{Destination, map_into_ipv6};
 
 /// Changes whenever a message or the layout of rings does: a process and a service may be of different releases.
 const VERSION: u8 = 1;
@@ -61,11 +61,7 @@ impl Request {
                 (KEEP, target.port(), rings, Some(target.ip()), [0; 8])
             }
         };
-        let address = match address {
-            None => Ipv6Addr::UNSPECIFIED,
-            Some(IpAddr::V4(v4)) => v4.to_ipv6_mapped(),
-            Some(IpAddr::V6(v6)) => v6,
-        };
+        let address = address.map_or(Ipv6Addr::UNSPECIFIED, map_into_ipv6);
         let mut bytes = [0; REQUEST_BYTES];
         bytes[0] = VERSION;
         bytes[1] = kind;
