@@ -1,6 +1,7 @@
 /*
- * Times MPI_Allreduce of random floats: for each type and length a line with the microseconds a call, the median over blocks
- * of the slowest rank's. The arguments are lengths in bytes.
+ * Times MPI_Allreduce of random floats, on a communicator whose sums are ordered and on one whose sums are exact, in turns: for each type
+ * and length a line with the microseconds a call on either, the medians over blocks of the slowest rank's. The arguments are lengths in
+ * bytes.
  */
 #include <mpi.h>
 #include <stdint.h>
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCKS = 15 };
+enum { COMMS = 2, BLOCKS = 15, WARM_UPS = 2 };
 #define BLOCK_S 0.02
 
 static int compare_doubles(const void *left, const void *right) {
@@ -17,23 +18,23 @@ static int compare_doubles(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-static double seconds_of(int calls, const void *mine, void *sum, int count, MPI_Datatype type) {
+static double seconds_of(int calls, const void *mine, void *sum, int count, MPI_Datatype type, MPI_Comm comm) {
     double slowest = 0;
     MPI_Barrier(MPI_COMM_WORLD);
     double started = MPI_Wtime();
     for (int call = 0; call < calls; call++) {
-        MPI_Allreduce(mine, sum, count, type, MPI_SUM, MPI_COMM_WORLD);
+        MPI_Allreduce(mine, sum, count, type, MPI_SUM, comm);
     }
     double own = MPI_Wtime() - started;
     MPI_Allreduce(&own, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     return slowest;
 }
 
-static void measure(const char *name, MPI_Datatype type, int element_bytes, long bytes, int rank) {
+static void measure(const char *name, MPI_Datatype type, int element_bytes, long bytes, int rank, const MPI_Comm *comms) {
     int count = (int)(bytes / element_bytes);
     void *mine = malloc((size_t)bytes);
     void *sum = malloc((size_t)bytes);
-    double blocks[BLOCKS];
+    double blocks[COMMS][BLOCKS];
     for (int at = 0; at < count; at++) {
         double value = 2.0 * rand() / RAND_MAX - 1;
         if (element_bytes == 4) {
@@ -43,20 +44,38 @@ static void measure(const char *name, MPI_Datatype type, int element_bytes, long
         }
     }
     int calls = 1;
-    double taken = 0;
-    while ((taken = seconds_of(calls, mine, sum, count, type)) < BLOCK_S && calls < 1 << 20) {
+    while (seconds_of(calls, mine, sum, count, type, comms[0]) < BLOCK_S && calls < 1 << 20) {
         calls *= 2;
     }
-    for (int block = 0; block < BLOCKS; block++) {
-        blocks[block] = seconds_of(calls, mine, sum, count, type) * 1e6 / calls;
+    for (int block = -WARM_UPS; block < BLOCKS; block++) {
+        for (int at = 0; at < COMMS; at++) {
+            /* Who begins changes from block to block. */
+            int which = (at + (block & 1)) % COMMS;
+            double us = seconds_of(calls, mine, sum, count, type, comms[which]) * 1e6 / calls;
+            if (block >= 0) {
+                blocks[which][block] = us;
+            }
+        }
     }
-    qsort(blocks, BLOCKS, sizeof *blocks, compare_doubles);
+    for (int at = 0; at < COMMS; at++) {
+        qsort(blocks[at], BLOCKS, sizeof *blocks[at], compare_doubles);
+    }
     if (rank == 0) {
-        printf("time %s %ld %.3f\n", name, bytes, blocks[BLOCKS / 2]);
+        printf("time %s %ld %.3f %.3f\n", name, bytes, blocks[0][BLOCKS / 2], blocks[1][BLOCKS / 2]);
         fflush(stdout);
     }
     free(mine);
     free(sum);
+}
+
+static MPI_Comm duplicate_with(const char *sums) {
+    MPI_Info info;
+    MPI_Comm comm;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "tributary_sums", sums);
+    MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &comm);
+    MPI_Info_free(&info);
+    return comm;
 }
 
 int main(int argc, char **argv) {
@@ -64,9 +83,13 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     srand((unsigned)rank + 1);
+    MPI_Comm comms[COMMS] = {duplicate_with("ordered"), duplicate_with("exact")};
     for (int at = 1; at < argc; at++) {
-        measure("double", MPI_DOUBLE, 8, atol(argv[at]), rank);
-        measure("float", MPI_FLOAT, 4, atol(argv[at]), rank);
+        measure("double", MPI_DOUBLE, 8, atol(argv[at]), rank, comms);
+        measure("float", MPI_FLOAT, 4, atol(argv[at]), rank, comms);
+    }
+    for (int at = 0; at < COMMS; at++) {
+        MPI_Comm_free(&comms[at]);
     }
     MPI_Finalize();
     return 0;

@@ -5,8 +5,9 @@
     bench/exact_sums.py --ranks 8 --lab "--hosts 8 --hosts-per-leaf 8"     one a host of a lab, as root
     bench/exact_sums.py --environment TRIBUTARY_BETWEEN_HOSTS=tree ...     by a path that is named
 
-The three take turns in every round, and a figure is the median over rounds. Values are random between -1 and 1, so that their
-exponents lie near each other. A plain MPI is that of --mpi alone; the better of both is to be taken by hand.
+Ordered and exact sums take turns within a program, on a communicator of each, so that both meet the same placement; programs with and
+without the library take turns in every round. A figure is the median over rounds, and so is each ratio. Values are random between -1
+and 1, so that their exponents lie near each other. A plain MPI is that of --mpi alone; the better of both is to be taken by hand.
 """
 
 import argparse
@@ -25,7 +26,6 @@ sys.path[:0] = [str(ROOT / "mk"), str(ROOT / "tests/lab")]
 import mpi_launch  # noqa: E402, its folder is on the path only now
 from lab import Lab  # noqa: E402, likewise
 
-WAYS = ("plain", "ordered", "exact")
 
 
 def parse_arguments():
@@ -43,36 +43,40 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def words(way, lab, launcher, arguments):
+def words(is_plain, lab, launcher, arguments):
     """The command of one run, without the program."""
     if lab is not None:
-        return lab.words("run", "--ranks-per-host", 1, *(["--plain"] if way == "plain" else []), "--", *launcher)
-    return [*([] if way == "plain" else [arguments.tributary.resolve(), "run", "--"]), *launcher]
+        return lab.words("run", "--ranks-per-host", 1, *(["--plain"] if is_plain else []), "--", *launcher)
+    return [*([] if is_plain else [arguments.tributary.resolve(), "run", "--"]), *launcher]
 
 
-def measure(way, lab, program, arguments):
-    """Microseconds a call, by type and length."""
+def measure(is_plain, lab, program, arguments):
+    """Microseconds of an ordered and an exact call, by type and length; without the library both are the MPI's own."""
     launcher = [arguments.venvs.resolve() / arguments.mpi / "bin/mpirun", "-n", arguments.ranks]
-    named = dict(entry.split("=", 1) for entry in arguments.environment)
-    environment = mpi_launch.environment(**named, TRIBUTARY_SUMS="exact" if way == "exact" else "ordered")
-    command = [*words(way, lab, launcher, arguments), program, *arguments.lengths.split(",")]
+    environment = mpi_launch.environment(**dict(entry.split("=", 1) for entry in arguments.environment))
+    command = [*words(is_plain, lab, launcher, arguments), program, *arguments.lengths.split(",")]
     done = subprocess.run([str(word) for word in command], env=environment, text=True, capture_output=True,
                           timeout=600, check=False)
     if done.returncode != 0:
-        sys.exit(f"{way}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+        sys.exit(f"{shlex.join(map(str, command))}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
     lines = [line.split() for line in done.stdout.splitlines() if line.startswith("time ")]
-    return {(kind, int(length)): float(us) for _, kind, length, us in lines}
+    return {(kind, int(length)): (float(ordered), float(exact)) for _, kind, length, ordered, exact in lines}
+
+
+def median_ratio(numerators, denominators):
+    return statistics.median(a / b for a, b in zip(numerators, denominators, strict=True))
 
 
 def print_rows(times, as_json):
     if not as_json:
         print(f"{'type':7}{'bytes':>9}{'plain':>11}{'ordered':>11}{'exact':>11}{'exact/ordered':>15}{'exact/plain':>13}")
-    for (kind, length), by_way in times.items():
-        plain, ordered, exact = (statistics.median(by_way[way]) for way in WAYS)
+    for (kind, length), us in times.items():
         if as_json:
-            print(json.dumps({"type": kind, "bytes": length, "us": {way: by_way[way] for way in WAYS}}))
+            print(json.dumps({"type": kind, "bytes": length, "us": us}))
             continue
-        print(f"{kind:7}{length:9}{plain:11.2f}{ordered:11.2f}{exact:11.2f}{exact / ordered:15.2f}{exact / plain:13.2f}")
+        columns = "".join(f"{statistics.median(us[way]):11.2f}" for way in ("plain", "ordered", "exact"))
+        print(f"{kind:7}{length:9}{columns}{median_ratio(us['exact'], us['ordered']):15.2f}"
+              f"{median_ratio(us['exact'], us['plain']):13.2f}")
 
 
 def main():
@@ -83,10 +87,16 @@ def main():
     times = {}
     with Lab(arguments.tributary, f"exact-{os.getpid()}", *arguments.lab) if arguments.lab else contextlib.nullcontext() as lab:
         for number in range(arguments.rounds):
-            for way in WAYS if number % 2 == 0 else reversed(WAYS):
-                print(f"round {number + 1} of {arguments.rounds}: {way}", file=sys.stderr, flush=True)
-                for case, us in measure(way, lab, program, arguments).items():
-                    times.setdefault(case, {}).setdefault(way, []).append(us)
+            for is_plain in (True, False) if number % 2 == 0 else (False, True):
+                name = "plain MPI" if is_plain else "with the library"
+                print(f"round {number + 1} of {arguments.rounds}: {name}", file=sys.stderr, flush=True)
+                for case, (ordered, exact) in measure(is_plain, lab, program, arguments).items():
+                    us = times.setdefault(case, {"plain": [], "ordered": [], "exact": []})
+                    if is_plain:
+                        us["plain"].append((ordered + exact) / 2)
+                    else:
+                        us["ordered"].append(ordered)
+                        us["exact"].append(exact)
     print_rows(times, arguments.json)
 
 

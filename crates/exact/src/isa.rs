@@ -14,7 +14,7 @@ pub enum Isa {
 }
 
 /// Loops over fewer values take the base instruction set: to find out what the processor has takes as long as they do.
-const VECTOR_VALUES_MIN: usize = 16;
+pub(crate) const VECTOR_VALUES_MIN: usize = 16;
 
 /// A loop that is compiled for every instruction set. Its `run` is to be `#[inline(always)]`, and so is all that it calls.
 pub(crate) trait Loop {
@@ -35,6 +35,7 @@ impl Isa {
     }
 
     /// That for a loop over so many values.
+    #[inline]
     pub(crate) fn for_values(count: usize) -> Self {
         if count < VECTOR_VALUES_MIN { Self::Portable } else { Self::best() }
     }

@@ -6,7 +6,7 @@
 use crate::class::Class;
 use crate::digits::{Add, COUNT_BITS, Digits, Read, Write, class_of, count_of, with_sign};
 use crate::format::{Element, Parts, bits_above_unit, split};
-use crate::isa::Isa;
+use crate::isa::{Isa, VECTOR_VALUES_MIN};
 use crate::rounding::{bits_of_class, can_convert, round_integer};
 use crate::span::Span;
 
@@ -95,7 +95,11 @@ impl Layout {
     /// # Panics
     /// If the layout is one of another format, or there is another number of lanes.
     pub fn write<E: Element>(&self, values: &[E], lanes: &mut [i64]) {
-        self.write_with(Isa::for_values(values.len()), values, lanes);
+        if values.len() >= VECTOR_VALUES_MIN {
+            return self.write_with(Isa::best(), values, lanes);
+        }
+        self.check::<E>(values.len(), lanes.len());
+        self.write_elements(values, lanes);
     }
 
     /// The same by the loops of an instruction set, if the processor has it.
@@ -104,12 +108,15 @@ impl Layout {
     /// As [`write`](Self::write).
     pub fn write_with<E: Element>(&self, isa: Isa, values: &[E], lanes: &mut [i64]) {
         self.check::<E>(values.len(), lanes.len());
-        run_direct!(self, isa, Write { values, lanes }, true, {
-            let elements = lanes.chunks_exact_mut(self.lanes_per_element());
-            for (&value, lanes) in values.iter().zip(elements) {
-                self.write_element(value, lanes);
-            }
-        });
+        run_direct!(self, isa, Write { values, lanes }, true, self.write_elements(values, lanes));
+    }
+
+    /// Writes one value after the other: the code of few values is short, and has to be fetched between operations.
+    fn write_elements<E: Element>(&self, values: &[E], lanes: &mut [i64]) {
+        let elements = lanes.chunks_exact_mut(self.lanes_per_element());
+        for (&value, lanes) in values.iter().zip(elements) {
+            self.write_element(value, lanes);
+        }
     }
 
     /// How many lanes so many elements have; none unless they are digits and counts as the loops of [`digits`](crate::digits) take them.
@@ -136,7 +143,11 @@ impl Layout {
     /// # Panics
     /// If the layout is one of another format, or there is another number of lanes.
     pub fn read<E: Element>(&self, lanes: &[i64], values: &mut [E]) {
-        self.read_with(Isa::for_values(values.len()), lanes, values);
+        if values.len() >= VECTOR_VALUES_MIN {
+            return self.read_with(Isa::best(), lanes, values);
+        }
+        self.check::<E>(values.len(), lanes.len());
+        self.read_elements(lanes, values);
     }
 
     /// The same by the loops of an instruction set, if the processor has it.
@@ -149,12 +160,20 @@ impl Layout {
         // Three digits may lose the lowest one.
         let can_convert =
             [0, digits.bits].iter().all(|bits| can_convert::<E>(digits.lowest + bits));
-        run_direct!(self, isa, Read { lanes, values }, can_convert, {
-            let elements = lanes.chunks_exact(self.lanes_per_element());
-            for (value, lanes) in values.iter_mut().zip(elements) {
-                *value = self.read_element(lanes);
-            }
-        });
+        run_direct!(
+            self,
+            isa,
+            Read { lanes, values },
+            can_convert,
+            self.read_elements(lanes, values)
+        );
+    }
+
+    fn read_elements<E: Element>(&self, lanes: &[i64], values: &mut [E]) {
+        let elements = lanes.chunks_exact(self.lanes_per_element());
+        for (value, lanes) in values.iter_mut().zip(elements) {
+            *value = self.read_element(lanes);
+        }
     }
 
     fn check<E: Element>(&self, values: usize, lanes: usize) {

@@ -17,6 +17,8 @@ use crate::span::Span;
 
 /// Values of a block: few, so that one that takes lanes does not make many others take them, and that sums stay in the first cache.
 const BLOCK: usize = 64;
+/// Values of a vector that is summed at once in a block of its own, whose sums take no longer to clear than to make.
+const SHORT_BLOCK: usize = 4;
 const LANES: usize = BLOCK * Layout::DIRECT_LANES_MAX;
 
 /// Writes the rounded sums of `count` vectors, one at least. `values` gives a range of one of them.
@@ -44,8 +46,12 @@ fn sum_as_doubles<'a, E: Element>(
     parts: impl Iterator<Item = &'a [E]> + Clone,
 ) -> bool {
     let is_short = E::PRECISION < f64::PRECISION;
-    is_short && isa.run(SumAsDoubles::<_, _, false> { target, parts: parts.clone() })
-        || isa.run(SumAsDoubles::<_, _, true> { target, parts })
+    if target.len() <= SHORT_BLOCK {
+        // It takes no longer to sum errors that are none.
+        return SumAsDoubles::<_, _, SHORT_BLOCK, true> { target, parts }.run::<false>();
+    }
+    is_short && isa.run(SumAsDoubles::<_, _, BLOCK, false> { target, parts: parts.clone() })
+        || isa.run(SumAsDoubles::<_, _, BLOCK, true> { target, parts })
 }
 
 /// Writes the rounded sums of two vectors. One addition rounds once, as an exact sum does; that of a longer type before
@@ -89,20 +95,20 @@ fn add_two<E: Element>(left: E, right: E, nan: E) -> E {
 
 /// Sums the parts as doubles, with `ERRORS` that are summed, or where there are none. The output is `false`, and the results
 /// are of no use, if the sums are not exact.
-struct SumAsDoubles<'t, E, P, const ERRORS: bool> {
+struct SumAsDoubles<'t, E, P, const SIZE: usize, const ERRORS: bool> {
     target: &'t mut [E],
     parts: P,
 }
 
-impl<'a, E: Element, P: Iterator<Item = &'a [E]>, const ERRORS: bool> Loop
-    for SumAsDoubles<'_, E, P, ERRORS>
+impl<'a, E: Element, P: Iterator<Item = &'a [E]>, const SIZE: usize, const ERRORS: bool> Loop
+    for SumAsDoubles<'_, E, P, SIZE, ERRORS>
 {
     type Output = bool;
 
     #[inline(always)]
     fn run<const FUSED: bool>(self) -> bool {
         let Self { target, mut parts } = self;
-        let (mut sums, mut errors) = ([0.0; BLOCK], [0.0; BLOCK]);
+        let (mut sums, mut errors) = ([0.0; SIZE], [0.0; SIZE]);
         let (sums, errors) = (&mut sums[..target.len()], &mut errors[..target.len()]);
         let Some(part) = parts.next() else { return false };
         for (sum, &value) in sums.iter_mut().zip(part) {

@@ -28,28 +28,46 @@ fn agree<E: Element>(vectors: &[Vec<E>]) -> Span {
     joined
 }
 
-/// The bits of the sums that are read from the lanes of all ranks, by every instruction set.
+/// The bits of the sums that are read from the lanes of all ranks, by every instruction set and by what the number of values chooses.
 fn sums_by_lanes<E: Element>(layout: &Layout, vectors: &[Vec<E>]) -> Vec<u64> {
-    let sums = sums_by_isa(layout, vectors, Isa::Portable);
-    for isa in Isa::ALL.into_iter().skip(1).filter(|isa| isa.is_available()) {
-        assert_eq!(sums_by_isa(layout, vectors, isa), sums, "{isa:?}");
+    let sums = sums_by(
+        layout,
+        vectors,
+        |values, lanes| layout.write(values, lanes),
+        |lanes, sums| {
+            layout.read(lanes, sums);
+        },
+    );
+    for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+        let by_isa = sums_by(
+            layout,
+            vectors,
+            |values, lanes| layout.write_with(isa, values, lanes),
+            |lanes, sums| layout.read_with(isa, lanes, sums),
+        );
+        assert_eq!(by_isa, sums, "{isa:?}");
     }
     sums
 }
 
-fn sums_by_isa<E: Element>(layout: &Layout, vectors: &[Vec<E>], isa: Isa) -> Vec<u64> {
+fn sums_by<E: Element>(
+    layout: &Layout,
+    vectors: &[Vec<E>],
+    write: impl Fn(&[E], &mut [i64]),
+    read: impl Fn(&[i64], &mut [E]),
+) -> Vec<u64> {
     let len = vectors[0].len();
     let mut total = vec![0_i64; len * layout.lanes_per_element()];
     let mut lanes = total.clone();
     for values in vectors {
         lanes.fill(i64::MIN);
-        layout.write_with(isa, values, &mut lanes);
+        write(values, &mut lanes);
         for (total, &lane) in total.iter_mut().zip(&lanes) {
             *total = total.checked_add(lane).expect("lanes have room for all ranks");
         }
     }
     let mut sums = vec![E::from_bits_u64(1); len];
-    layout.read_with(isa, &total, &mut sums);
+    read(&total, &mut sums);
     sums.into_iter().map(Element::to_bits_u64).collect()
 }
 

@@ -39,15 +39,33 @@ impl AtOnce for ExactSum {
     }
 }
 
+/// Contributions whose places need no memory of the heap.
+const FEW: usize = 16;
+
 fn sum<'a, E: Element + Format<Rounded = E>>(
     target: &mut [u8],
     ranks: u32,
     source: &dyn Fn(u32) -> &'a [u8],
 ) {
+    let mut few: [&[E]; FEW] = [&[]; FEW];
+    let mut many = Vec::new();
+    let vectors: &mut [&[E]] = match few.get_mut(..ranks as usize) {
+        Some(few) => few,
+        None => {
+            many.resize(ranks as usize, few[0]);
+            &mut many
+        }
+    };
+    let mut are_aligned = true;
+    for (rank, vector) in (0..).zip(&mut *vectors) {
+        match as_values(source(rank)) {
+            Some(values) => *vector = values,
+            None => are_aligned = false,
+        }
+    }
     on_values(target, |target: &mut [E]| {
-        if (0..ranks).all(|rank| as_values::<E>(source(rank)).is_some()) {
-            let values = |rank| as_values::<E>(source(rank)).expect("all are aligned");
-            return sum_vectors(target, ranks, |rank, range| &values(rank)[range]);
+        if are_aligned {
+            return sum_vectors(target, ranks, |rank, range| &vectors[rank as usize][range]);
         }
         let vectors: Vec<Vec<E>> = (0..ranks).map(|rank| copy_values(source(rank))).collect();
         sum_vectors(target, ranks, |rank, range| &vectors[rank as usize][range]);

@@ -95,8 +95,9 @@ impl Kernels {
 
 /// Whether this adds floats, or complex numbers.
 #[must_use]
+#[inline]
 pub fn is_float_sum(operator: Operator, datatype: Datatype) -> bool {
-    operator == Operator::Sum && operator.applies_to(datatype) && !datatype.is_integer()
+    operator == Operator::Sum && !datatype.is_integer() && operator.applies_to(datatype)
 }
 
 /// The kernel for an operator on a datatype; none where MPI defines none.

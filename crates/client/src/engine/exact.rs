@@ -29,10 +29,10 @@ use crate::operation::Operation;
 /// all over their range take 48 lanes each, and others one to three.
 const VALUES_MAX: usize = 1 << 16;
 
-/// Vectors of so many values have some bits to spare at both ends of an assumed layout. To them a lane more costs nothing that
-/// counts; a survey costs a crossing of the network.
+/// Vectors of so many values have some bits to spare at both ends of an assumed layout, for a survey costs a crossing of the network. They
+/// are few enough that values near each other take two lanes for a double and one for a float, and widen with each survey.
 const SHORT_VALUES: usize = 64;
-const SPARE_BITS: u32 = 48;
+const SPARE_BITS: u32 = 12;
 
 /// So many sums in a row for which fewer lanes would have been enough at every rank, and the exponents are surveyed again.
 const WIDE_SUMS_MAX: u32 = 16;
