@@ -209,8 +209,8 @@ pub const GROUPS: Knob = Knob {
     unit: "members",
     allowed: "auto, or numbers from 2 to 32 with x between them, such as 8 or 4x2",
     help: "members of a replicated group at each level, from the hosts on, in communicators of as many hosts \
-           as their product, or of fewer if groups of hosts lack one member at most: 4x2 are groups of 4 hosts, of which 2 meet; auto takes what was measured \
-           (TRIBUTARY_TUNING), else what the model predicts",
+           as their product, or of fewer if groups of hosts lack one member at most: 4x2 are groups of 4 hosts, \
+           of which 2 meet; auto takes what was measured (TRIBUTARY_TUNING), else what the model predicts",
 };
 /// Multicast between the members of a replicated group.
 pub const MULTICAST: Knob = Knob {
