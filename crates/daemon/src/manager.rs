@@ -25,15 +25,13 @@ use tributary_wire::control::Status;
 
 use crate::http;
 use crate::http::access::Access;
+use crate::liveness::{TICK, every};
 use crate::page::{self, Visitors};
 use crate::shutdown::Shutdown;
 use crate::tokens::Tokens;
 use service::Service;
 pub use tenants::{Tenant, TenantsError, load_tenants};
 use tributary_transport::token::Token;
-
-/// Interval at which the manager checks its deadlines and whether ticks to aggregators are due.
-const TICK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Options of a manager.
 #[derive(Debug)]
@@ -142,9 +140,9 @@ impl Manager {
 }
 
 async fn tick(service: Arc<Service>) {
-    let mut interval = tokio::time::interval(TICK_INTERVAL);
+    let mut ticks = every(TICK);
     loop {
-        interval.tick().await;
+        ticks.tick().await;
         service.tick();
     }
 }

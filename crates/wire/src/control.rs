@@ -173,7 +173,7 @@ pub enum NodeOrder {
         /// Its incarnation.
         epoch: Epoch,
     },
-    /// Nothing: proof of life, once a second.
+    /// Nothing: proof of life, five times a second.
     Tick,
 }
 
@@ -305,7 +305,7 @@ pub enum NodeEvent {
         /// Its incarnation.
         epoch: Epoch,
     },
-    /// Nothing: proof of life, once a second.
+    /// Nothing: proof of life, five times a second.
     Tick,
 }
 

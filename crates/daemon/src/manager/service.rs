@@ -24,7 +24,7 @@ use tributary_wire::{Epoch, JobId, NodeId};
 use super::metrics::Metrics;
 use super::refusals::Refusals;
 use super::stream::{Lines, line, open_answer};
-use crate::liveness::{NODE_SILENT_TICKS_MAX, TICK};
+use crate::liveness::NODE_SILENT_TICKS_MAX;
 use crate::shutdown::Shutdown;
 use tributary_transport::token::random_bytes;
 
@@ -58,7 +58,6 @@ struct Core {
     leases_opened: u64,
     waiting: HashMap<RequestTicket, oneshot::Sender<Decision>>,
     refusals: Refusals,
-    ticked: Instant,
 }
 
 /// Says whom a group has been waiting for.
@@ -111,7 +110,6 @@ impl Service {
             leases_opened: 0,
             refusals: Refusals::default(),
             waiting: HashMap::new(),
-            ticked: Instant::now(),
         };
         Ok(Self {
             metrics: Metrics::new(),
@@ -289,14 +287,11 @@ impl Service {
             let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
             core.machine.take_late(now, patience_ms).iter().for_each(log_late);
         }
-        if core.ticked.elapsed() >= TICK {
-            core.ticked = Instant::now();
-            let tick = line(&NodeOrder::Tick);
-            for connection in core.nodes.values_mut() {
-                connection.silent_ticks += 1;
-                // If the channel is full, the aggregator does not read; its silence then ends it.
-                let _ = connection.lines.try_send(tick.clone());
-            }
+        let tick = line(&NodeOrder::Tick);
+        for connection in core.nodes.values_mut() {
+            connection.silent_ticks += 1;
+            // If the channel is full, the aggregator does not read; its silence then ends it.
+            let _ = connection.lines.try_send(tick.clone());
         }
         core.deliver();
         let is_silent =
