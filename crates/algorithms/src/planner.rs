@@ -325,7 +325,7 @@ fn crossing_ns(terms: &Terms, carrier: Carrier, meeting: Meeting) -> f64 {
     } else {
         0.0
     };
-    prices.on_link_ns(bytes) + prices.crossing_ns(bytes) + across_ns + asking_ns
+    prices.on_link_ns(bytes) + prices.wire_ns + across_ns + asking_ns
 }
 
 /// A core's time to send the same or other elements to so many hosts, and the link's time for all but the first.

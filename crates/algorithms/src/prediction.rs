@@ -21,8 +21,11 @@ use crate::{Collective, Span};
 /// Bytes of an element, which decide where a vector can be cut.
 const ELEMENT_BYTES: u64 = 4;
 
-/// Most steps of all ranks that are walked. Where there are more, and all ranks do alike, one stands for all.
+/// Most steps of all ranks that are walked where all ranks do alike. Where there are more, one stands for all.
 const STEPS_MAX: usize = 4096;
+
+/// The same where hosts of levels do not: each of their steps takes about a microsecond to find.
+const UNEVEN_STEPS_MAX: usize = 16_384;
 
 /// Most hosts that the model gives to one aggregator.
 const AGGREGATOR_HOSTS_MAX: u32 = 16;
@@ -42,14 +45,16 @@ impl Prices {
         let elements = len_bytes.div_ceil(ELEMENT_BYTES);
         let shape = Shape { ranks: hosts, elements, order: Order::Any };
         let first = Schedule::new(algorithm, collective, shape, 0).ok()?;
-        let one_for_all = are_ranks_alike(algorithm)
-            && first.take(STEPS_MAX + 1).count() * hosts as usize > STEPS_MAX;
+        let steps_max = steps_walked(algorithm, hosts);
+        let one_for_all =
+            steps_max.is_some_and(|max| first.take(max + 1).count() * hosts as usize > max);
         let walked = if one_for_all { 1 } else { hosts };
         let ranks = (0..walked).map(|rank| Schedule::new(algorithm, collective, shape, rank));
         let ranks = ranks.map(|schedule| schedule.map(Rank::new));
         let ranks: Vec<Rank> = ranks.collect::<Result<_, _>>().ok()?;
         let carrier = Carrier::Links;
-        let times_ns = Walk { prices: self, carrier, ranks, one_for_all }.times_ns();
+        let is_by_levels = matches!(algorithm, Algorithm::MixedRadix { .. });
+        let times_ns = Walk { prices: self, carrier, ranks, one_for_all, is_by_levels }.times_ns();
         Some(match collective {
             Collective::Reduce { root } if !one_for_all => times_ns[root as usize],
             _ => times_ns.iter().sum::<f64>() / times_ns.len() as f64,
@@ -77,11 +82,14 @@ impl Prices {
         if !carrier.carries(longest.max().unwrap_or(0)) {
             return None;
         }
-        let one_for_all = first.take(STEPS_MAX + 1).count() * plan.hosts() as usize > STEPS_MAX;
+        let room = (0..plan.levels()).map(|level| u64::from(plan.members_max(level))).product();
+        let max = steps_walked_of_levels(room, plan.hosts());
+        let one_for_all = first.take(max + 1).count() * plan.hosts() as usize > max;
         let walked = if one_for_all { 1 } else { plan.hosts() };
         let ranks = (0..walked).map(|rank| schedule(rank).map(Rank::new));
         let ranks: Vec<Rank> = ranks.collect::<Result<_, _>>().ok()?;
-        let times_ns = Walk { prices: self, carrier, ranks, one_for_all }.times_ns();
+        let is_by_levels = true;
+        let times_ns = Walk { prices: self, carrier, ranks, one_for_all, is_by_levels }.times_ns();
         let mean_ns = times_ns.iter().sum::<f64>() / times_ns.len() as f64;
         Some(mean_ns + carrier.spare_ns(plan))
     }
@@ -98,7 +106,7 @@ impl Prices {
     ) -> f64 {
         let segment = len_bytes.min(aggregator.segment_max_bytes);
         let further = len_bytes.div_ceil(aggregator.segment_max_bytes).saturating_sub(1) as f64;
-        let crossing_ns = self.on_link_ns(segment) + self.crossing_ns(segment);
+        let crossing_ns = self.on_link_ns(segment) + self.wire_ns;
         let take_ns = aggregator.take_ns + aggregator.take_ns_per_byte * segment as f64;
         let reply_ns = aggregator.reply_ns + aggregator.reply_ns_per_byte * segment as f64;
         let mut time_ns = self.sending_ns(segment) + crossing_ns + self.receiving_ns(segment);
@@ -149,9 +157,26 @@ pub struct AggregatorPrices {
     pub segments_in_flight: u16,
 }
 
-/// Whether all ranks do about the same at the same time, so that what one of them sends stands for what it receives.
-fn are_ranks_alike(algorithm: Algorithm) -> bool {
-    !matches!(algorithm, Algorithm::Binomial | Algorithm::Knomial { .. } | Algorithm::Linear)
+/// Beyond how many steps one rank stands for all, if it ever does. It may where all ranks do about the same at the same time, so that
+/// what one of them sends stands for what it receives.
+fn steps_walked(algorithm: Algorithm, hosts: u32) -> Option<usize> {
+    let is_power_of = |radix: u32| hosts == radix.pow(hosts.ilog(radix));
+    match algorithm {
+        Algorithm::Binomial | Algorithm::Knomial { .. } | Algorithm::Linear => None,
+        Algorithm::RecursiveDoubling | Algorithm::Rabenseifner => {
+            is_power_of(2).then_some(STEPS_MAX)
+        }
+        Algorithm::RecursiveKing { radix } => is_power_of(radix).then_some(STEPS_MAX),
+        Algorithm::MixedRadix { radices } => {
+            Some(steps_walked_of_levels(radices.ranks_max(), hosts))
+        }
+        _ => Some(STEPS_MAX),
+    }
+}
+
+/// The same of levels that have room for so many hosts.
+fn steps_walked_of_levels(room: u64, hosts: u32) -> usize {
+    if room == u64::from(hosts) { STEPS_MAX } else { UNEVEN_STEPS_MAX }
 }
 
 struct Walk<'a> {
@@ -160,6 +185,8 @@ struct Walk<'a> {
     ranks: Vec<Rank>,
     /// Whether one rank stands for all: it receives what it sends.
     one_for_all: bool,
+    /// Whether the ranks exchange over levels.
+    is_by_levels: bool,
 }
 
 struct Rank {
@@ -286,7 +313,7 @@ impl Walk<'_> {
         if takes_link {
             sender.outgoing_ns = sender.outgoing_ns.max(leaves_ns) + prices.on_link_ns(bytes);
         }
-        let arrival_ns = sender.outgoing_ns + prices.crossing_ns(bytes);
+        let arrival_ns = sender.outgoing_ns + prices.wire_ns;
         self.ranks[to as usize].inbox.push_back(Message { from, bytes, told_ns, arrival_ns });
     }
 
@@ -297,7 +324,11 @@ impl Walk<'_> {
             if self.ranks[rank as usize].inbox.is_empty() {
                 self.send_in_time(rank, bytes);
             }
-            return self.ranks[rank as usize].inbox.pop_front();
+            let inbox = &mut self.ranks[rank as usize].inbox;
+            // Over levels a member sends to those after it first, and takes what the lowest has sent: the message that this one
+            // has sent to it is one of its last. Datagrams are taken as they come.
+            let comes_last_first = self.is_by_levels && self.carrier == Carrier::Links;
+            return if comes_last_first { inbox.pop_back() } else { inbox.pop_front() };
         }
         let inbox = &mut self.ranks[rank as usize].inbox;
         let at = inbox.iter().position(|message| message.from == from)?;

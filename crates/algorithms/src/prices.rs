@@ -17,7 +17,7 @@ pub struct Prices {
     pub wire_ns: f64,
     /// A link's time for each byte.
     pub link_ns_per_byte: f64,
-    /// The longest packet. A switch sends one on when it has all of it.
+    /// The longest packet. A switch sends one on while it still comes in.
     pub packet_max_bytes: u64,
     /// The longest message that a sender sends before its receiver has asked for it.
     pub eager_max_bytes: u64,
@@ -41,12 +41,6 @@ impl Prices {
     /// How long a message's bytes hold a link.
     pub(crate) fn on_link_ns(&self, bytes: u64) -> f64 {
         self.link_ns_per_byte * bytes as f64
-    }
-
-    /// How long a message's last byte is under way once it has left its sender: its packet is on a second link.
-    pub(crate) fn crossing_ns(&self, bytes: u64) -> f64 {
-        let last_packet = bytes.checked_sub(1).map_or(0, |last| last % self.packet_max_bytes + 1);
-        self.wire_ns + self.on_link_ns(last_packet)
     }
 
     /// Whether a message waits until its receiver has asked for it.

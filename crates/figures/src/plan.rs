@@ -336,8 +336,10 @@ fn with_count(count: u32, what: &str) -> String {
 fn group_ns(preset: &Preset, datagrams: &Datagrams, radices: &Radices) -> f64 {
     let (software, adapter) = (&preset.software, &preset.adapter);
     let at_ends = software.send.value() + software.receive.value();
-    let between =
-        adapter.transmit.value() + adapter.receive.value() + preset.switch.port_to_port.value();
+    let between = adapter.transmit.value()
+        + adapter.receive.value()
+        + 2.0 * preset.access.propagation.value()
+        + preset.switch.port_to_port.value();
     let each = datagrams.further_send.value() + datagrams.each_receive.value();
     radices.iter().map(|members| at_ends + between + f64::from(members - 2) * each).sum()
 }
