@@ -49,7 +49,7 @@ static void measure(const char *name, MPI_Datatype type, int element_bytes, long
     }
     for (int block = -WARM_UPS; block < BLOCKS; block++) {
         for (int at = 0; at < COMMS; at++) {
-            /* Who begins changes from block to block. */
+            /* Each block starts with the other communicator than the block before it. */
             int which = (at + (block & 1)) % COMMS;
             double us = seconds_of(calls, mine, sum, count, type, comms[which]) * 1e6 / calls;
             if (block >= 0) {

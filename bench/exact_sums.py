@@ -26,8 +26,6 @@ sys.path[:0] = [str(ROOT / "mk"), str(ROOT / "tests/lab")]
 import mpi_launch  # noqa: E402, its folder is on the path only now
 from lab import Lab  # noqa: E402, likewise
 
-
-
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary")

@@ -1,7 +1,7 @@
 //! The exponents that the values of a vector use: what ranks agree on before they lay out lanes.
 
 use crate::format::{Element, bits_above_unit};
-use crate::isa::{Isa, Loop, VECTOR_VALUES_MIN};
+use crate::isa::{Isa, Loop};
 
 /// One above the highest bit of any format, in units of its smallest subnormal.
 const END: u32 = bits_above_unit::<f64>();
@@ -28,10 +28,7 @@ impl Span {
     /// The span of these values.
     #[must_use]
     pub fn of<E: Element>(values: &[E]) -> Self {
-        if values.len() < VECTOR_VALUES_MIN {
-            return Self::of_with(Isa::Portable, values);
-        }
-        Self::of_with(Isa::best(), values)
+        Self::of_with(Isa::for_values(values.len()), values)
     }
 
     #[inline]

@@ -47,8 +47,8 @@ fn sum_as_doubles<'a, E: Element>(
 ) -> bool {
     let is_short = E::PRECISION < f64::PRECISION;
     if target.len() <= SHORT_BLOCK {
-        // It takes no longer to sum errors that are none.
-        return SumAsDoubles::<_, _, SHORT_BLOCK, true> { target, parts }.run::<false>();
+        // For so few values, a first attempt without errors costs as much as the errors do.
+        return isa.run(SumAsDoubles::<_, _, SHORT_BLOCK, true> { target, parts });
     }
     is_short && isa.run(SumAsDoubles::<_, _, BLOCK, false> { target, parts: parts.clone() })
         || isa.run(SumAsDoubles::<_, _, BLOCK, true> { target, parts })
