@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Starts MPI programs on hosts of a lab as clusters do: by ssh, and by Slurm.
+"""Starts MPI programs on hosts of a lab as clusters do: by ssh, by Slurm, and by `tributary lab run`.
 
 The hosts run Debian's sshd and slurmd. Commands start in an environment of their own, with nothing of the lab's: whatever ranks
 need, `tributary run` or the MPI has to bring to them. Open MPI 5 and 4, MPICH's Hydra, `srun` with PMI-2 and PMIx, and a launcher
@@ -20,7 +20,7 @@ import types
 
 import soak
 from kills import eventually
-from lab import Lab
+from lab import Lab, command
 from nothing_deployed import sockets
 from test import Failure, Tests, bounded, compile_program, parse_arguments, world_of
 
@@ -235,6 +235,22 @@ def check_job(cluster, title, launcher, program, beside, arguments):
     return f"{counts[path]} {path}" + (", a second time: Open MPI had crashed in its own MPI_Init" if has_crashed else "")
 
 
+def check_lab_run(cluster, program, arguments):
+    """`tributary lab run` tells Open MPI 4 the lab's hosts in its own way; the ranks lie on all of them."""
+    ranks = len(cluster.hosts)
+    report = cluster.folder / "report.json"
+    report.unlink(missing_ok=True)
+    code, text = bounded(
+        command(arguments.tributary, "run", cluster.lab.name, "--report", report, "--", DEBIAN_OPENMPI, "-n", ranks, *program),
+        arguments.timeout, AS_ROOT)
+    if code != 0 or " 0 failed" not in text:
+        raise Failure(f"exit code {code}\n{text}")
+    world = world_of(json.loads(report.read_text(encoding="utf-8")))
+    if (world["ranks"], world["hosts"]) != (ranks, ranks):
+        raise Failure(f"{world['ranks']} ranks on {world['hosts']} hosts\n{text}")
+    return f"{ranks} ranks on as many hosts"
+
+
 def check_from_elsewhere(cluster, launcher, program, arguments):
     """The launcher's host takes no part, and its files are its own: ranks can't write the report, and say it."""
     own = f"mount -t tmpfs none {cluster.folder}/own && exec \"$@\""
@@ -359,6 +375,8 @@ def main():
                 for beside in BESIDE:
                     tests.run(f"{title:21} {beside:16}", lambda _, it=(title, launcher, programs[mpi], beside):
                               check_job(cluster, *it, arguments), lab.name)
+            if "debian-openmpi" in programs:
+                tests.run("Open MPI 4 by lab run ", lambda _: check_lab_run(cluster, programs["debian-openmpi"], arguments), lab.name)
             for title, (mpi, launcher) in by_ssh.items():
                 tests.run(f"{title:21} from elsewhere  ", lambda _, it=(launcher, programs[mpi]):
                           check_from_elsewhere(cluster, *it, arguments), lab.name)

@@ -1,15 +1,26 @@
 /*
  * Exact sums of values from a file, of which each rank has a piece: sums and dot products, many sums at once, and accumulators that are
  * encoded, read again, merged, and added over all ranks. Each rank prints the bits of its results in one line; exact.py compares them.
+ * Where TRIBUTARY_SUMS is `exact`, another line has those of an MPI_Allreduce, which are those of one number of ranks.
+ *
+ * With a time in seconds it computes for so long, again and again, and prints a line whenever the bits are others than before.
  */
 #include <inttypes.h>
 #include <mpi.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tributary_exact.h"
 
-enum { SUMS = 3, LINE = 1024 };
+enum { SUMS = 3, COLUMNS = 8, LINE = 1024 };
+
+/* A rank's piece of the values. */
+typedef struct {
+    const double *left, *right;
+    const float *left_floats, *right_floats;
+    uint64_t count;
+} piece;
 
 static char line[LINE];
 
@@ -67,18 +78,78 @@ static void refuse(const double *values) {
     tributary_exact_free(NULL);
 }
 
+static void append_results(const piece *it) {
+    double result, results[SUMS];
+    float result_float;
+    tributary_exact *sum;
+
+    check(tributary_exact_sum(it->left, it->count, MPI_COMM_WORLD, &result) == MPI_SUCCESS, "sum");
+    append(result);
+    check(tributary_exact_dot(it->left, it->right, it->count, MPI_COMM_WORLD, &result) == MPI_SUCCESS, "dot");
+    append(result);
+    check(tributary_exact_sum_float(it->left_floats, it->count, MPI_COMM_WORLD, &result_float) == MPI_SUCCESS, "sum");
+    append(result_float);
+    check(tributary_exact_dot_float(it->left_floats, it->right_floats, it->count, MPI_COMM_WORLD, &result_float) ==
+              MPI_SUCCESS, "dot");
+    append(result_float);
+    check(tributary_exact_arrays(TRIBUTARY_EXACT_DOUBLES, it->left, NULL, it->count / SUMS, SUMS, MPI_COMM_WORLD, results) ==
+              MPI_SUCCESS, "sums");
+    for (int at = 0; at < SUMS; at++) {
+        append(results[at]);
+    }
+    check(tributary_exact_arrays(TRIBUTARY_EXACT_DOUBLE_PRODUCTS, it->left, it->right, it->count / SUMS, SUMS,
+                                 MPI_COMM_WORLD, results) == MPI_SUCCESS, "dots");
+    for (int at = 0; at < SUMS; at++) {
+        append(results[at]);
+    }
+    sum = sum_of_halves(it->left, it->count);
+    check(tributary_exact_allreduce(sum, MPI_COMM_WORLD) == MPI_SUCCESS, "allreduce");
+    append(tributary_exact_value(sum));
+    tributary_exact_free(sum);
+}
+
+/* Ordinary sums of the program, a value of each rank in each. */
+static void append_allreduce(const piece *it) {
+    double results[COLUMNS];
+    check(it->count >= COLUMNS, "the piece is too short");
+    check(MPI_Allreduce(it->left, results, COLUMNS, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD) == MPI_SUCCESS, "allreduce");
+    for (int at = 0; at < COLUMNS; at++) {
+        append(results[at]);
+    }
+}
+
+/* Prints what a function computes, if it is something else than when it was last printed here. */
+static void print_if_new(const char *name, void (*append_all)(const piece *), const piece *it, char *printed) {
+    line[0] = '\0';
+    append_all(it);
+    if (strcmp(printed, line) != 0) {
+        strcpy(printed, line);
+        printf("%s%s\n", name, line);
+        fflush(stdout);
+    }
+}
+
+/* Rank 0 decides for all. */
+static int is_time_left(double until) {
+    int is_left = MPI_Wtime() < until;
+    MPI_Bcast(&is_left, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return is_left;
+}
+
 int main(int argc, char **argv) {
     int rank, ranks;
     FILE *file;
     uint64_t count;
-    double *left, *right, result, results[SUMS];
-    float *left_floats, *right_floats, result_float;
-    tributary_exact *sum;
+    double *left, *right;
+    float *left_floats, *right_floats;
+    const char *sums = getenv("TRIBUTARY_SUMS");
+    static char bits[LINE], bits_of_mpi[LINE];
 
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    check(argc == 2 && (file = fopen(argv[1], "rb")) != NULL, "exact FILE");
+    check((argc == 2 || argc == 3) && (file = fopen(argv[1], "rb")) != NULL, "exact FILE [SECONDS]");
+    double until = MPI_Wtime() + (argc == 3 ? atof(argv[2]) : 0);
     check(fread(&count, sizeof count, 1, file) == 1, "the file is too short");
     left = read_values(file, count * sizeof *left);
     right = read_values(file, count * sizeof *right);
@@ -89,33 +160,15 @@ int main(int argc, char **argv) {
     /* Pieces of whole rows that differ in length. */
     uint64_t rows = count / SUMS, all = (uint64_t)ranks * ranks;
     uint64_t first = rows * rank * rank / all * SUMS, end = rows * (rank + 1) * (rank + 1) / all * SUMS;
-    uint64_t own = end - first;
+    piece own = {left + first, right + first, left_floats + first, right_floats + first, end - first};
 
-    check(tributary_exact_sum(left + first, own, MPI_COMM_WORLD, &result) == MPI_SUCCESS, "sum");
-    append(result);
-    check(tributary_exact_dot(left + first, right + first, own, MPI_COMM_WORLD, &result) == MPI_SUCCESS, "dot");
-    append(result);
-    check(tributary_exact_sum_float(left_floats + first, own, MPI_COMM_WORLD, &result_float) == MPI_SUCCESS, "sum");
-    append(result_float);
-    check(tributary_exact_dot_float(left_floats + first, right_floats + first, own, MPI_COMM_WORLD, &result_float) ==
-              MPI_SUCCESS, "dot");
-    append(result_float);
-    check(tributary_exact_arrays(TRIBUTARY_EXACT_DOUBLES, left + first, NULL, own / SUMS, SUMS, MPI_COMM_WORLD, results) ==
-              MPI_SUCCESS, "sums");
-    for (int at = 0; at < SUMS; at++) {
-        append(results[at]);
-    }
-    check(tributary_exact_arrays(TRIBUTARY_EXACT_DOUBLE_PRODUCTS, left + first, right + first, own / SUMS, SUMS,
-                                 MPI_COMM_WORLD, results) == MPI_SUCCESS, "dots");
-    for (int at = 0; at < SUMS; at++) {
-        append(results[at]);
-    }
-    sum = sum_of_halves(left + first, own);
-    check(tributary_exact_allreduce(sum, MPI_COMM_WORLD) == MPI_SUCCESS, "allreduce");
-    append(tributary_exact_value(sum));
-    tributary_exact_free(sum);
+    do {
+        print_if_new("bits", append_results, &own, bits);
+        if (sums != NULL && strcmp(sums, "exact") == 0) {
+            print_if_new("mpi", append_allreduce, &own, bits_of_mpi);
+        }
+    } while (is_time_left(until));
     refuse(left);
-    printf("bits%s\n", line);
     free(left);
     free(right);
     free(left_floats);

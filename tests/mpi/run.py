@@ -25,7 +25,7 @@ MPIS = ("openmpi", "mpich")
 # Those that Debian ships, and the programs and numbers of ranks and hosts that run under them.
 DEBIAN = {"debian-openmpi": "openmpi", "debian-mpich": "mpich"}
 # Not `further`: it also passes calls on whose results are wrong there (docs/mpi.md).
-DEBIAN_PROGRAMS = ("collectives", "waits", "persistent", "bcast_types", "passing", "lifecycle", "threads", "bits",
+DEBIAN_PROGRAMS = ("collectives", "waits", "persistent", "bcast_types", "passing", "lifecycle", "communicators", "threads", "bits",
                    "operators", "started_operators", "sessions", "finalize", "bypass",
                    "devices", "floats", "sums", "rounding", "pieces")
 # MPICH 4.0.2 by itself crashes in MPI_Reduce in place on long vectors otherwise.
@@ -104,6 +104,8 @@ PROGRAMS = (
     Program("others", ((2, 1, ()), (4, 1, ()), (4, 2, ())), settings=(("TRIBUTARY_TIMES", "on"),)),
     Program("errors"),
     Program("lifecycle"),
+    Program("communicators"),
+    Program("communicators", ((2, 2, ()),), settings=(("TRIBUTARY_COMMUNICATORS_EAGER", "60000"),)),
     Program("threads"),
     # What SESSIONS says is in sessions.c; so is why not every MPI runs all of it.
     Program("sessions", ((1, 1, ()), (4, 1, ()), (4, 2, ()), (9, 3, ()))),
