@@ -46,6 +46,8 @@ comma := ,
 empty :=
 PLANTED := --features $(subst $(empty) ,$(comma),$(addsuffix /planted-bugs,$(addprefix tributary-,exact failover replicated swarm waits)))
 
+# Most tests wait most of the time, so cores would be idle with a test each.
+test-rust: export RUST_TEST_THREADS ?= $(shell expr 2 '*' `nproc`)
 test-rust: lab-tools kernel-tools ## Run unit, property, conformance and end-to-end tests, and the fuzz smoke
 	$(CARGO) test --workspace --locked
 	$(CARGO) test --workspace --locked $(PLANTED) --test planted --test moves --test contacts

@@ -44,6 +44,16 @@ fn identities() -> [Identity; 2] {
     [false, true].map(|authenticates| identity(7, authenticates))
 }
 
+/// Checks all cases at the same time, because hosts mostly wait in them.
+fn check_at_once<T: Send>(cases: impl IntoIterator<Item = T>, check: impl Fn(T) + Sync) {
+    std::thread::scope(|scope| {
+        for case in cases {
+            let check = &check;
+            scope.spawn(move || check(case));
+        }
+    });
+}
+
 /// Where the frames of `host` say that they come from.
 fn edge_of(identity: Identity, host: u16) -> Edge {
     Edge {
@@ -369,7 +379,7 @@ fn strangers_are_turned_away() {
 /// A host that has called waits for one that is late, longer than strangers may take to say who they are.
 #[test]
 fn a_host_may_be_late_for_the_first_operation() {
-    for identity in identities() {
+    check_at_once(identities(), |identity| {
         let (hosts, _) = listening(4, AlgorithmChoice::RecursiveDoubling, identity);
         let sums = on_all(hosts, |host, mut links| {
             if host == 0 {
@@ -381,7 +391,7 @@ fn a_host_may_be_late_for_the_first_operation() {
             done.map(|()| vector[0])
         });
         assert_eq!(sums, [Ok(10.0); 4]);
-    }
+    });
 }
 
 /// Members take their time to greet where ranks wait for a core, and the host that they call must not take that for an end.

@@ -50,13 +50,13 @@ fn a_host_that_goes_before_its_first_link_is_missed_and_named() {
     for (named, identity) in
         algorithms.into_iter().flat_map(|named| identities().map(|identity| (named, identity)))
     {
-        for going in [Going::Died, Going::Dies, Going::Leaves, Going::LeavesLate] {
-            for gone in 0..HOSTS {
-                let lost = Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(gone) };
-                let heard = outcomes(named, identity, going, gone);
-                assert_eq!(heard, [lost; HOSTS as usize - 1], "{named:?} {going:?} {gone}");
-            }
-        }
+        let ways = [Going::Died, Going::Dies, Going::Leaves, Going::LeavesLate];
+        let cases = ways.into_iter().flat_map(|going| (0..HOSTS).map(move |gone| (going, gone)));
+        check_at_once(cases, |(going, gone)| {
+            let lost = Abort { reason: AbortReason::MemberLost, at_fault: EndpointId(gone) };
+            let heard = outcomes(named, identity, going, gone);
+            assert_eq!(heard, [lost; HOSTS as usize - 1], "{named:?} {going:?} {gone}");
+        });
     }
 }
 

@@ -120,35 +120,34 @@ fn a_host_that_is_rung_at_may_be_late() {
 #[test]
 fn a_host_that_dies_while_links_stand_by_is_missed() {
     for (named, identity) in choices() {
-        for dying in 0..HOSTS {
-            for noticing in [0, 0b0101, 0b1010, 0b1111] {
-                let outcomes =
-                    on_all_standing_by(named, identity, move |host, mut links, barrier| {
-                        (0..HOSTS).for_each(|other| links.peers.end_link(other));
-                        if noticing & 1 << host != 0 {
-                            look_after(&mut links);
-                        }
-                        if host == dying {
-                            drop(links);
-                            barrier.wait();
-                            return Ok(0.0);
-                        }
-                        barrier.wait();
-                        sum(host, &mut links)
-                    });
-                let blamed: Vec<u32> = (0..)
-                    .zip(outcomes)
-                    .filter(|(host, _)| *host != dying)
-                    .map(|(host, outcome)| {
-                        let abort = outcome.expect_err("it needs all hosts");
-                        assert_eq!(abort.reason, AbortReason::MemberLost);
-                        assert_ne!(abort.at_fault.0, host);
-                        abort.at_fault.0
-                    })
-                    .collect();
-                assert!(blamed.contains(&dying), "{named:?} {dying} {noticing:b}: {blamed:?}");
-            }
-        }
+        let cases = (0..HOSTS)
+            .flat_map(|dying| [0, 0b0101, 0b1010, 0b1111].map(|noticing| (dying, noticing)));
+        check_at_once(cases, |(dying, noticing)| {
+            let outcomes = on_all_standing_by(named, identity, move |host, mut links, barrier| {
+                (0..HOSTS).for_each(|other| links.peers.end_link(other));
+                if noticing & 1 << host != 0 {
+                    look_after(&mut links);
+                }
+                if host == dying {
+                    drop(links);
+                    barrier.wait();
+                    return Ok(0.0);
+                }
+                barrier.wait();
+                sum(host, &mut links)
+            });
+            let blamed: Vec<u32> = (0..)
+                .zip(outcomes)
+                .filter(|(host, _)| *host != dying)
+                .map(|(host, outcome)| {
+                    let abort = outcome.expect_err("it needs all hosts");
+                    assert_eq!(abort.reason, AbortReason::MemberLost);
+                    assert_ne!(abort.at_fault.0, host);
+                    abort.at_fault.0
+                })
+                .collect();
+            assert!(blamed.contains(&dying), "{named:?} {dying} {noticing:b}: {blamed:?}");
+        });
     }
 }
 
