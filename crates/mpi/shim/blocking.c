@@ -5,18 +5,18 @@
 #include "timing.h"
 
 /*
- * A communicator whose ranks are on one host takes the fast path, unless only MPI can combine the elements:
- * arguments in registers, nothing of the operation in memory. Others copy the operation, field by field: if
- * its own address were taken, or it were passed whole, the fast path would have to keep it in memory too.
- * Timed operations come by this way as well.
+ * A communicator whose ranks are on one host takes the fast path, unless only MPI can combine the elements or a
+ * clock runs: arguments in registers, nothing of the operation in memory. Others copy the operation, field by
+ * field: if its own address were taken, or it were passed whole, the fast path would have to keep it in memory too.
  */
-static __attribute__((noinline)) int run_copy(comm_record *record, tributary_operation *operation,
+static __attribute__((noinline)) int run_copy(comm_record *record, tributary_operation *copy,
                                               staging *through) {
-    return run_timed_or_not(record, operation, through);
+    return run(record, copy, through);
 }
 
-static inline tributary_operation copy_of(tributary_operation operation) {
-    return (tributary_operation){
+static inline __attribute__((always_inline)) int
+run_through(comm_record *record, tributary_operation operation, staging *through) {
+    tributary_operation copy = {
         .collective = operation.collective,
         .root = operation.root,
         .datatype = operation.datatype,
@@ -29,19 +29,16 @@ static inline tributary_operation copy_of(tributary_operation operation) {
                      .element_bytes = operation.combiner.element_bytes,
                      .commutes = operation.combiner.commutes},
     };
+    return run_copy(record, &copy, through);
 }
 
-static inline int run_whole(comm_record *record, tributary_operation operation) {
-    tributary_operation copy = copy_of(operation);
-    return run_copy(record, &copy, NULL);
+static inline int run_plainly(comm_record *record, tributary_operation operation) {
+    static staging nothing_needed; /* and so nobody writes to it */
+    return run_through(record, operation, &nothing_needed);
 }
 
 static inline bool takes_fast_path(const comm_record *record) {
     return __builtin_expect(record->takes_fast_path, 1);
-}
-
-static inline int concluded(comm_record *record, int outcome) {
-    return __builtin_expect(outcome == 0, 1) ? MPI_SUCCESS : failure_raise(record, outcome);
 }
 
 static inline bool reduces_on_fast_path(const comm_record *record,
@@ -50,38 +47,41 @@ static inline bool reduces_on_fast_path(const comm_record *record,
            __builtin_expect(operation->combiner.combine == NULL, 1);
 }
 
+/* The MPI error code of what the fast path returned. */
+static inline int finish(comm_record *record, int outcome) {
+    return __builtin_expect(outcome == 0, 1) ? MPI_SUCCESS : failure_raise(record, outcome);
+}
+
 static inline int run_allreduce(comm_record *record, tributary_operation operation) {
     if (!reduces_on_fast_path(record, &operation)) {
-        return run_whole(record, operation);
+        return run_plainly(record, operation);
     }
     uint32_t pair = TRIBUTARY_PAIR(operation.operator_, operation.datatype);
-    return concluded(record, tributary_allreduce(record->core, pair, operation.elements,
-                                                 operation.source, operation.target));
+    return finish(record, tributary_allreduce(record->core, pair, operation.elements,
+                                              operation.source, operation.target));
 }
 
 static inline int run_reduce(comm_record *record, tributary_operation operation) {
     if (!reduces_on_fast_path(record, &operation)) {
-        return run_whole(record, operation);
+        return run_plainly(record, operation);
     }
     uint32_t pair = TRIBUTARY_PAIR(operation.operator_, operation.datatype);
-    return concluded(record, tributary_reduce(record->core, pair, operation.elements,
-                                              operation.root, operation.source,
-                                              operation.target));
+    return finish(record, tributary_reduce(record->core, pair, operation.elements, operation.root,
+                                           operation.source, operation.target));
 }
 
 static inline int run_broadcast(comm_record *record, tributary_operation operation,
                                 staging *through) {
     if (!takes_fast_path(record) || !staging_is_idle(through)) {
-        tributary_operation copy = copy_of(operation);
-        return run_copy(record, &copy, through);
+        return run_through(record, operation, through);
     }
-    return concluded(record, tributary_broadcast(record->core, operation.elements, operation.root,
-                                                 operation.target));
+    return finish(record, tributary_broadcast(record->core, operation.elements, operation.root,
+                                              operation.target));
 }
 
 static inline int run_barrier(comm_record *record, tributary_operation operation) {
-    return takes_fast_path(record) ? concluded(record, tributary_barrier(record->core))
-                                   : run_whole(record, operation);
+    return takes_fast_path(record) ? finish(record, tributary_barrier(record->core))
+                                   : run_plainly(record, operation);
 }
 
 /* The forms with int and with MPI_Count differ only in the type of the count. */

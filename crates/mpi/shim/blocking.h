@@ -7,16 +7,16 @@
 #include "staging.h"
 #include "timing.h"
 
-/* Returns an MPI error code, for which the error handler was called. */
-static inline int run(comm_record *record, const tributary_operation *operation) {
+/* Runs an operation that needs no memory but the program's. */
+static inline int run_as_it_is(comm_record *record, const tributary_operation *operation) {
     int outcome = tributary_run(record->core, operation);
     return __builtin_expect(outcome == 0, 1) ? MPI_SUCCESS : failure_raise(record, outcome);
 }
 
-/* The same for an operation that may need a dense copy or cuts; `through` is null if it needs none. */
-static inline int run_through(comm_record *record, tributary_operation *operation, staging *through) {
-    if (through == NULL || staging_is_idle(through)) {
-        return run(record, operation);
+/* run() without a clock. */
+static inline int run_unmeasured(comm_record *record, tributary_operation *operation, staging *through) {
+    if (staging_is_idle(through)) {
+        return run_as_it_is(record, operation);
     }
     if (through->in_pieces) {
         return pieces_broadcast(record, operation, through);
@@ -26,7 +26,7 @@ static inline int run_through(comm_record *record, tributary_operation *operatio
         underlying.Comm_call_errhandler(record->comm, error);
         return error;
     }
-    error = run(record, operation);
+    error = run_as_it_is(record, operation);
     if (error == MPI_SUCCESS) {
         error = staging_unload(through);
     }
@@ -34,11 +34,13 @@ static inline int run_through(comm_record *record, tributary_operation *operatio
     return error;
 }
 
-/* The same, timed if that is wanted. */
-static inline int run_timed_or_not(comm_record *record, tributary_operation *operation,
-                                   staging *through) {
+/*
+ * Runs an operation with the dense copy, the cuts or the pieces that it needs. Returns an MPI error code, for
+ * which the error handler was called.
+ */
+static inline int run(comm_record *record, tributary_operation *operation, staging *through) {
     return timing_is_on ? timing_run(record, operation, through)
-                        : run_through(record, operation, through);
+                        : run_unmeasured(record, operation, through);
 }
 
 #endif

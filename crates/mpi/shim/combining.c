@@ -144,25 +144,32 @@ void combining_let_go(const tributary_combiner *combiner) {
     }
 }
 
-static uint32_t to_uint32(MPI_Aint bytes) {
-    return bytes > 0 && bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
+static combining_elements can_combine(MPI_Aint extent, bool commutes) {
+    return (combining_elements){
+        .judged = commutes ? VERDICT_COMBINE : VERDICT_COMBINE_IN_ORDER,
+        .bytes = extent > 0 && extent < UINT32_MAX ? (uint32_t)extent : UINT32_MAX,
+    };
+}
+
+static combining_elements cannot_combine(uint32_t reason) {
+    return (combining_elements){.judged = verdict_pass(reason)};
 }
 
 /* A predefined operator on a predefined datatype that no kernel has. */
-static combining_verdict judge_predefined(const datatype_entry *entry, MPI_Datatype datatype,
+static combining_elements judge_predefined(const datatype_entry *entry, MPI_Datatype datatype,
                                           uint32_t operator_) {
     MPI_Aint lower = 0;
     MPI_Aint extent = 0;
     if (entry->datatype != 0 || entry->operators == 0) {
-        return (combining_verdict){.reason = TRIBUTARY_PASS_DATATYPE};
+        return cannot_combine(TRIBUTARY_PASS_DATATYPE);
     }
     if ((entry->operators >> operator_ & 1) == 0) {
-        return (combining_verdict){.reason = TRIBUTARY_PASS_COMBINATION};
+        return cannot_combine(TRIBUTARY_PASS_COMBINATION);
     }
     if (underlying.Type_get_extent(datatype, &lower, &extent) != MPI_SUCCESS) {
-        return (combining_verdict){.reason = TRIBUTARY_PASS_ARGUMENTS};
+        return cannot_combine(TRIBUTARY_PASS_ARGUMENTS);
     }
-    return (combining_verdict){OFFLOAD_IT, to_uint32(extent), true};
+    return can_combine(extent, true);
 }
 
 /* Whether a datatype fills its extent, from its address on. Elements are then moved as they lie. */
@@ -178,24 +185,23 @@ static bool is_dense(MPI_Datatype datatype, MPI_Aint *extent) {
 }
 
 /* An operator of the program on any datatype. Padding of a predefined pair may be overwritten. */
-static combining_verdict judge_made(MPI_Datatype datatype, bool commutes) {
+static combining_elements judge_made(MPI_Datatype datatype, bool commutes) {
     MPI_Aint lower = 0;
     MPI_Aint extent = 0;
     if (datatype == MPI_DATATYPE_NULL) {
-        return (combining_verdict){.reason = TRIBUTARY_PASS_ARGUMENTS};
+        return cannot_combine(TRIBUTARY_PASS_ARGUMENTS);
     }
     if (maps_datatype(datatype) != NULL) {
         bool known = underlying.Type_get_extent(datatype, &lower, &extent) == MPI_SUCCESS;
-        return (combining_verdict){known ? OFFLOAD_IT : TRIBUTARY_PASS_ARGUMENTS,
-                                   to_uint32(extent), commutes};
+        return known ? can_combine(extent, commutes) : cannot_combine(TRIBUTARY_PASS_ARGUMENTS);
     }
     if (!staging_accepts(datatype)) {
-        return (combining_verdict){.reason = TRIBUTARY_PASS_ARGUMENTS};
+        return cannot_combine(TRIBUTARY_PASS_ARGUMENTS);
     }
     if (!is_dense(datatype, &extent)) {
-        return (combining_verdict){.reason = TRIBUTARY_PASS_GAPS};
+        return cannot_combine(TRIBUTARY_PASS_GAPS);
     }
-    return (combining_verdict){OFFLOAD_IT, to_uint32(extent), commutes};
+    return can_combine(extent, commutes);
 }
 
 static bool reduces_locally;
@@ -208,23 +214,22 @@ void combining_open(void) {
 #endif
 }
 
-__attribute__((cold, noinline)) combining_verdict combining_judge(MPI_Datatype datatype, MPI_Op op) {
+__attribute__((cold, noinline)) combining_elements combining_judge(MPI_Datatype datatype, MPI_Op op) {
     uint32_t operator_ = maps_operator(op);
     bool commutes = true;
     bool is_made = operator_ == 0 && is_listed(op, &commutes);
     if (operator_ == 0 && !is_made) {
-        return (combining_verdict){.reason = TRIBUTARY_PASS_USER_OPERATOR};
+        return cannot_combine(TRIBUTARY_PASS_USER_OPERATOR);
     }
     if (!reduces_locally) {
-        uint32_t reason = is_made ? TRIBUTARY_PASS_USER_OPERATOR : TRIBUTARY_PASS_DATATYPE;
-        return (combining_verdict){.reason = reason};
+        return cannot_combine(is_made ? TRIBUTARY_PASS_USER_OPERATOR : TRIBUTARY_PASS_DATATYPE);
     }
     if (is_made) {
         return judge_made(datatype, commutes);
     }
     const datatype_entry *entry = maps_datatype(datatype);
     if (entry == NULL) {
-        return (combining_verdict){.reason = TRIBUTARY_PASS_DATATYPE};
+        return cannot_combine(TRIBUTARY_PASS_DATATYPE);
     }
     return judge_predefined(entry, datatype, operator_);
 }

@@ -7,23 +7,19 @@
 #define TRIBUTARY_COMBINING_H
 
 #include "underlying.h"
-#include "tributary_core.h"
+#include "verdict.h"
 
-#include <stdbool.h>
-#include <stdint.h>
-
-/* What is known of an operator on a datatype. */
-typedef struct combining_verdict {
-    uint32_t reason;        /* OFFLOAD_IT, or TRIBUTARY_PASS_*: why the underlying MPI must do it all */
-    uint32_t element_bytes; /* from one element to the next */
-    bool commutes;
-} combining_verdict;
+/* What is known of an operator on the elements of a datatype. */
+typedef struct combining_elements {
+    verdict judged; /* VERDICT_COMBINE, VERDICT_COMBINE_IN_ORDER or VERDICT_PASS */
+    uint32_t bytes; /* from one element to the next */
+} combining_elements;
 
 /* Called while the shim turns on, which is the same moment of the program at all ranks. */
 void combining_open(void);
 
-/* The verdict, by what is equal on all ranks. `op` is not null; `datatype` may be anything. */
-combining_verdict combining_judge(MPI_Datatype datatype, MPI_Op op);
+/* Judges by what is equal on all ranks. `op` is not null; `datatype` may be anything. */
+combining_elements combining_judge(MPI_Datatype datatype, MPI_Op op);
 
 /* Calls MPI_Reduce_local; `context` is a datatype and an operator. Returns an MPI error code. */
 int combining_call(void *const context[2], const void *left, void *right, uint64_t elements);

@@ -14,33 +14,24 @@ static inline comm_record *find(MPI_Comm comm) {
     return __builtin_expect(record != NULL, 1) ? record : communicators_find(comm);
 }
 
-/* No reason to pass the call on. */
-#define OFFLOAD_IT TRIBUTARY_PASS_REASONS
-/*
- * No reason in the arguments, but only MPI can combine the elements: decide() goes on. Code that has yet to
- * look at arguments tests for `>= OFFLOAD_IT`.
- */
-#define OFFLOAD_COMBINING (OFFLOAD_IT + 1)
-#define OFFLOAD_COMBINING_IN_ORDER (OFFLOAD_IT + 2)
-
 /*
  * decide() for a communicator that is not COMM_READY, for arguments that are not offloaded, and where only
  * MPI can combine the elements. `element_bytes` is then their size, and `elements` how many one rank
  * contributes. `source` and `target` are the program's buffers, or null.
  */
-comm_record *decide_slowly(comm_record *record, uint32_t collective, uint32_t reason,
+comm_record *decide_slowly(comm_record *record, uint32_t collective, verdict judged,
                            uint32_t element_bytes, uint64_t elements, offload_mode mode,
                            const void *source, const void *target);
 
-/* The record, if the operation is offloaded; `reason` is the verdict on its arguments. */
+/* The record, if the operation is offloaded; else it counts the call as passed on. */
 static inline __attribute__((always_inline)) comm_record *
-decide(comm_record *record, uint32_t collective, uint32_t reason, offload_mode mode,
+decide(comm_record *record, uint32_t collective, verdict judged, offload_mode mode,
        const tributary_operation *operation) {
     /* Acquire pairs with the release in communicators_join(). */
     comm_state state = atomic_load_explicit(&record->state, memory_order_acquire);
-    bool is_plain = state == COMM_READY && reason == OFFLOAD_IT;
+    bool is_plain = state == COMM_READY && judged == VERDICT_OFFLOAD;
     return __builtin_expect(is_plain, 1) ? record
-                                         : decide_slowly(record, collective, reason,
+                                         : decide_slowly(record, collective, judged,
                                                          operation->combiner.element_bytes,
                                                          operation->elements, mode,
                                                          operation->source, operation->target);
@@ -52,49 +43,50 @@ static inline tributary_combiner no_combiner(void) {
 }
 
 /* judge_reduction() where there is no kernel. */
-static inline __attribute__((always_inline)) uint32_t
+static inline __attribute__((always_inline)) verdict
 judge_combining(MPI_Count count, MPI_Datatype datatype, MPI_Op op,
                 tributary_operation *operation) {
-    combining_verdict verdict = combining_judge(datatype, op);
-    if (verdict.reason != OFFLOAD_IT) {
-        return verdict.reason;
+    combining_elements elements = combining_judge(datatype, op);
+    if (verdict_passes(elements.judged)) {
+        return elements.judged;
     }
     if (count <= 0) {
-        return count == 0 ? TRIBUTARY_PASS_EMPTY : TRIBUTARY_PASS_ARGUMENTS;
+        return verdict_pass(count == 0 ? TRIBUTARY_PASS_EMPTY : TRIBUTARY_PASS_ARGUMENTS);
     }
     operation->elements = (uint64_t)count;
     operation->combiner.combine = combining_call;
     operation->combiner.context[0] = (void *)(uintptr_t)datatype;
     operation->combiner.context[1] = (void *)(uintptr_t)op;
-    operation->combiner.element_bytes = verdict.element_bytes;
-    operation->combiner.commutes = verdict.commutes;
-    return verdict.commutes ? OFFLOAD_COMBINING : OFFLOAD_COMBINING_IN_ORDER;
+    operation->combiner.element_bytes = elements.bytes;
+    operation->combiner.commutes = elements.judged == VERDICT_COMBINE;
+    /* As constants: the compiler then knows that no kernel runs. */
+    return operation->combiner.commutes ? VERDICT_COMBINE : VERDICT_COMBINE_IN_ORDER;
 }
 
 /* The verdict on datatype, operator and count; fills those fields of `operation`. */
-static inline __attribute__((always_inline)) uint32_t
+static inline __attribute__((always_inline)) verdict
 judge_reduction(MPI_Count count, MPI_Datatype datatype, MPI_Op op,
                 tributary_operation *operation) {
     operation->combiner = no_combiner();
     operation->operator_ = maps_operator(op);
     if (operation->operator_ == 0) {
-        return op == MPI_OP_NULL ? TRIBUTARY_PASS_ARGUMENTS
+        return op == MPI_OP_NULL ? verdict_pass(TRIBUTARY_PASS_ARGUMENTS)
                                  : judge_combining(count, datatype, op, operation);
     }
     const datatype_entry *entry = maps_datatype(datatype);
     if (entry == NULL || entry->datatype == 0) {
-        return datatype == MPI_DATATYPE_NULL ? TRIBUTARY_PASS_ARGUMENTS
+        return datatype == MPI_DATATYPE_NULL ? verdict_pass(TRIBUTARY_PASS_ARGUMENTS)
                                              : judge_combining(count, datatype, op, operation);
     }
     operation->datatype = entry->datatype;
     if ((entry->operators >> operation->operator_ & 1) == 0) {
-        return TRIBUTARY_PASS_COMBINATION;
+        return verdict_pass(TRIBUTARY_PASS_COMBINATION);
     }
     if (count <= 0) {
-        return count == 0 ? TRIBUTARY_PASS_EMPTY : TRIBUTARY_PASS_ARGUMENTS;
+        return verdict_pass(count == 0 ? TRIBUTARY_PASS_EMPTY : TRIBUTARY_PASS_ARGUMENTS);
     }
     operation->elements = (uint64_t)count;
-    return OFFLOAD_IT;
+    return VERDICT_OFFLOAD;
 }
 
 /* No buffer is at the null address, except of derived datatypes, which do not come here. */

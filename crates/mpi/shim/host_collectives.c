@@ -39,10 +39,10 @@ typedef struct gather_blocks {
 enum { PADDED_ANYWAY_BYTES = 16384 };
 
 /* decide(), then by the length of this rank's contribution. */
-static comm_record *decide_by_length(comm_record *record, uint32_t collective, uint32_t reason,
+static comm_record *decide_by_length(comm_record *record, uint32_t collective, verdict judged,
                                      uint64_t len_bytes, offload_mode mode,
                                      const tributary_operation *operation) {
-    record = decide(record, collective, reason, mode, operation);
+    record = decide(record, collective, judged, mode, operation);
     if (record == NULL || len_bytes <= record->longest_bytes[collective]) {
         return record;
     }
@@ -71,7 +71,7 @@ static uint64_t vector_bytes(MPI_Count count, MPI_Datatype datatype,
 }
 
 /* Ends the decision on a reduction of `count` elements in all, and fills in its buffers. */
-static comm_record *decide_reduction(comm_record *record, uint32_t collective, uint32_t reason,
+static comm_record *decide_reduction(comm_record *record, uint32_t collective, verdict judged,
                                      MPI_Count count, MPI_Datatype datatype, const void *sendbuf,
                                      void *recvbuf, offload_mode mode,
                                      tributary_operation *operation) {
@@ -80,8 +80,8 @@ static comm_record *decide_reduction(comm_record *record, uint32_t collective, u
     operation->source = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
     operation->target = recvbuf;
     operation->cuts = NULL;
-    uint64_t len_bytes = reason >= OFFLOAD_IT ? vector_bytes(count, datatype, operation) : 0;
-    return decide_by_length(record, collective, reason, len_bytes, mode, operation);
+    uint64_t len_bytes = !verdict_passes(judged) ? vector_bytes(count, datatype, operation) : 0;
+    return decide_by_length(record, collective, judged, len_bytes, mode, operation);
 }
 
 static bool scatter_buffers_are_valid(const void *sendbuf, const void *recvbuf, MPI_Count own) {
@@ -122,10 +122,10 @@ static comm_record *offload_reduce_scatter(const void *sendbuf, void *recvbuf, c
     }
     bool differ = false;
     MPI_Count all = add_up(counts, record->size, &differ);
-    uint32_t reason = judge_reduction(all, datatype, op, operation);
-    if (reason >= OFFLOAD_IT &&
+    verdict judged = judge_reduction(all, datatype, op, operation);
+    if (!verdict_passes(judged) &&
         !scatter_buffers_are_valid(sendbuf, recvbuf, count_at(counts, record->rank))) {
-        reason = TRIBUTARY_PASS_ARGUMENTS;
+        judged = verdict_pass(TRIBUTARY_PASS_ARGUMENTS);
     }
     *through = (staging){
         .needs_cuts = differ,
@@ -133,7 +133,7 @@ static comm_record *offload_reduce_scatter(const void *sendbuf, void *recvbuf, c
         .large_counts = counts.large,
         .ranks = record->size,
     };
-    return decide_reduction(record, TRIBUTARY_REDUCE_SCATTER, reason, all, datatype, sendbuf,
+    return decide_reduction(record, TRIBUTARY_REDUCE_SCATTER, judged, all, datatype, sendbuf,
                             recvbuf, mode, operation);
 }
 
@@ -148,11 +148,11 @@ static comm_record *offload_reduce_scatter_block(const void *sendbuf, void *recv
     if (count < 0 || __builtin_mul_overflow(count, (MPI_Count)record->size, &all)) {
         all = -1;
     }
-    uint32_t reason = judge_reduction(all, datatype, op, operation);
-    if (reason >= OFFLOAD_IT && !scatter_buffers_are_valid(sendbuf, recvbuf, count)) {
-        reason = TRIBUTARY_PASS_ARGUMENTS;
+    verdict judged = judge_reduction(all, datatype, op, operation);
+    if (!verdict_passes(judged) && !scatter_buffers_are_valid(sendbuf, recvbuf, count)) {
+        judged = verdict_pass(TRIBUTARY_PASS_ARGUMENTS);
     }
-    return decide_reduction(record, TRIBUTARY_REDUCE_SCATTER, reason, all, datatype, sendbuf,
+    return decide_reduction(record, TRIBUTARY_REDUCE_SCATTER, judged, all, datatype, sendbuf,
                             recvbuf, mode, operation);
 }
 
@@ -163,18 +163,18 @@ static comm_record *offload_scan(uint32_t collective, const void *sendbuf, void 
     if (record == NULL) {
         return NULL;
     }
-    uint32_t reason = judge_reduction(count, datatype, op, operation);
+    verdict judged = judge_reduction(count, datatype, op, operation);
     /*
      * An exclusive scan has no result at rank 0, whose receive buffer may be anything, even the send
      * buffer. All ranks must decide alike, so equal buffers count as in place at every rank.
      */
     bool may_alias = collective == TRIBUTARY_EXSCAN;
     bool has_target = recvbuf != NULL || (may_alias && record->rank == 0 && sendbuf != MPI_IN_PLACE);
-    if (reason >= OFFLOAD_IT && (sendbuf == NULL || recvbuf == MPI_IN_PLACE || !has_target ||
-                                 (sendbuf == recvbuf && !may_alias))) {
-        reason = TRIBUTARY_PASS_ARGUMENTS;
+    if (!verdict_passes(judged) && (sendbuf == NULL || recvbuf == MPI_IN_PLACE || !has_target ||
+                                    (sendbuf == recvbuf && !may_alias))) {
+        judged = verdict_pass(TRIBUTARY_PASS_ARGUMENTS);
     }
-    return decide_reduction(record, collective, reason, count, datatype, sendbuf, recvbuf, mode,
+    return decide_reduction(record, collective, judged, count, datatype, sendbuf, recvbuf, mode,
                             operation);
 }
 
@@ -194,16 +194,16 @@ static bool side_bytes(gather_side side, int64_t *bytes, bool *dense) {
  * The verdict on the bytes of one contribution. The limit and the check of MPI_Pack apply to dense types
  * too: another rank may describe the same bytes by a type that must be packed.
  */
-static uint32_t judge_gathered(int64_t block_bytes, int ranks, tributary_operation *operation) {
+static verdict judge_gathered(int64_t block_bytes, int ranks, tributary_operation *operation) {
     int64_t all_bytes = 0;
     operation->elements = (uint64_t)block_bytes;
     if (block_bytes == 0) {
-        return TRIBUTARY_PASS_EMPTY;
+        return verdict_pass(TRIBUTARY_PASS_EMPTY);
     }
     if (__builtin_mul_overflow(block_bytes, (int64_t)ranks, &all_bytes) || all_bytes > INT_MAX) {
-        return TRIBUTARY_PASS_TOO_LONG;
+        return verdict_pass(TRIBUTARY_PASS_TOO_LONG);
     }
-    return staging_is_possible() ? OFFLOAD_IT : TRIBUTARY_PASS_DATATYPE;
+    return staging_is_possible() ? VERDICT_OFFLOAD : verdict_pass(TRIBUTARY_PASS_DATATYPE);
 }
 
 /* Where the elements of `rank` lie in the receive buffer. */
@@ -259,22 +259,22 @@ static comm_record *offload_allgather(const void *sendbuf, gather_side send, voi
     int64_t sent_bytes = 0;
     bool dense = false;
     bool sends_dense = true;
-    uint32_t reason = TRIBUTARY_PASS_ARGUMENTS;
+    verdict judged = verdict_pass(TRIBUTARY_PASS_ARGUMENTS);
     if (side_bytes(receive, &block_bytes, &dense) &&
         (in_place ||
          (side_bytes(send, &sent_bytes, &sends_dense) && sent_bytes == block_bytes))) {
-        reason = judge_gathered(block_bytes, record->size, operation);
+        judged = judge_gathered(block_bytes, record->size, operation);
     }
     bool lacks_buffer = (dense && !is_buffer(recvbuf)) || (sends_dense && sendbuf == NULL);
-    if (reason == OFFLOAD_IT && lacks_buffer) {
-        reason = TRIBUTARY_PASS_ARGUMENTS;
+    if (!verdict_passes(judged) && lacks_buffer) {
+        judged = verdict_pass(TRIBUTARY_PASS_ARGUMENTS);
     }
     *through = (staging){.needed = false};
     fill_allgather(sendbuf, recvbuf, record->rank * block_bytes, operation);
-    if (reason == OFFLOAD_IT && !(dense && sends_dense)) {
+    if (!verdict_passes(judged) && !(dense && sends_dense)) {
         *through = gather_through(sendbuf, send, recvbuf, receive, record, (int)block_bytes);
     }
-    return decide_by_length(record, TRIBUTARY_ALLGATHER, reason, (uint64_t)block_bytes, mode,
+    return decide_by_length(record, TRIBUTARY_ALLGATHER, judged, (uint64_t)block_bytes, mode,
                           operation);
 }
 
@@ -332,14 +332,14 @@ static bool measure_blocks(gather_blocks blocks, const comm_record *record, bloc
 }
 
 /* An allgather of blocks as long as the longest. The parts that pad the others are not handed on. */
-static uint32_t judge_padded(const block_lengths *lengths, int ranks, tributary_operation *operation) {
-    uint32_t reason = judge_gathered(lengths->longest_bytes, ranks, operation);
-    if (reason != OFFLOAD_IT) {
-        return reason;
+static verdict judge_padded(const block_lengths *lengths, int ranks, tributary_operation *operation) {
+    verdict judged = judge_gathered(lengths->longest_bytes, ranks, operation);
+    if (verdict_passes(judged)) {
+        return judged;
     }
     int64_t padded_bytes = lengths->longest_bytes * ranks;
     bool wastes = lengths->longest_count * ranks > 2 * lengths->all_counts;
-    return wastes && padded_bytes > PADDED_ANYWAY_BYTES ? TRIBUTARY_PASS_SLOWER : OFFLOAD_IT;
+    return wastes && padded_bytes > PADDED_ANYWAY_BYTES ? verdict_pass(TRIBUTARY_PASS_SLOWER) : judged;
 }
 
 static comm_record *offload_allgatherv(const void *sendbuf, gather_side send, void *recvbuf,
@@ -353,21 +353,21 @@ static comm_record *offload_allgatherv(const void *sendbuf, gather_side send, vo
     block_lengths lengths = {.longest_bytes = 0};
     int64_t sent_bytes = 0;
     bool sends_dense = true;
-    uint32_t reason = TRIBUTARY_PASS_ARGUMENTS;
+    verdict judged = verdict_pass(TRIBUTARY_PASS_ARGUMENTS);
     if (recvbuf != MPI_IN_PLACE && measure_blocks(receive, record, &lengths) &&
         (in_place || (side_bytes(send, &sent_bytes, &sends_dense) && sent_bytes == lengths.own_bytes))) {
-        reason = judge_padded(&lengths, record->size, operation);
+        judged = judge_padded(&lengths, record->size, operation);
     }
-    bool lacks_buffer = (lengths.dense && reason == OFFLOAD_IT &&
+    bool lacks_buffer = (lengths.dense && !verdict_passes(judged) &&
                          lacks_place(recvbuf, receive, record->size)) ||
                         (sends_dense && sendbuf == NULL && lengths.own_bytes > 0);
-    if (reason == OFFLOAD_IT && lacks_buffer) {
-        reason = TRIBUTARY_PASS_ARGUMENTS;
+    if (!verdict_passes(judged) && lacks_buffer) {
+        judged = verdict_pass(TRIBUTARY_PASS_ARGUMENTS);
     }
     *through = (staging){.needed = false};
     fill_allgather(sendbuf, recvbuf, record->rank * lengths.longest_bytes, operation);
     bool is_allgather = !lengths.differ && lengths.dense && sends_dense;
-    if (reason == OFFLOAD_IT && !(is_allgather && is_in_a_row(receive, record->size))) {
+    if (!verdict_passes(judged) && !(is_allgather && is_in_a_row(receive, record->size))) {
         gather_side own = {count_at(receive.counts, record->rank), receive.datatype};
         MPI_Aint lower = 0;
         MPI_Aint extent = 0;
@@ -392,7 +392,7 @@ static comm_record *offload_allgatherv(const void *sendbuf, gather_side send, vo
             .large_places = receive.large_places,
         };
     }
-    return decide_by_length(record, TRIBUTARY_ALLGATHER, reason, (uint64_t)lengths.longest_bytes, mode,
+    return decide_by_length(record, TRIBUTARY_ALLGATHER, judged, (uint64_t)lengths.longest_bytes, mode,
                             operation);
 }
 
@@ -439,7 +439,7 @@ static uint64_t gathered_block_bytes(const void *sendbuf, gather_side send, gath
         tributary_operation operation;                                                             \
         staging through = {.needed = false};                                                       \
         comm_record *record = decision(OFFLOAD_BLOCKING);                                          \
-        return record != NULL ? run_timed_or_not(record, &operation, &through)                     \
+        return record != NULL ? run(record, &operation, &through)                                  \
                               : PASS_ON(name, arguments);                                          \
     }
 

@@ -21,32 +21,31 @@ static comm_state settle(comm_record *record, offload_mode mode) {
  * Whether the core calls MPI for the elements while it runs the operation. In a nonblocking or persistent one
  * that would be in a thread that must not call MPI.
  */
-static bool combines_on_the_way(const comm_record *record, uint32_t collective, uint32_t reason,
+static bool combines_on_the_way(const comm_record *record, uint32_t collective, verdict judged,
                                 uint32_t element_bytes, offload_mode mode) {
     bool goes_between = collective == TRIBUTARY_ALLREDUCE || collective == TRIBUTARY_REDUCE;
     return mode == OFFLOAD_BLOCKING && (record->is_on_one_host || goes_between) &&
-           element_bytes <=
-               tributary_communicator_combines(record->core, reason == OFFLOAD_COMBINING);
+           element_bytes <= tributary_communicator_combines(record->core, judged == VERDICT_COMBINE);
 }
 
 /*
- * OFFLOAD_IT, or why an operation whose elements only MPI can combine is not offloaded on a communicator
- * that is set up. Where they are not combined on the way, the core gathers all vectors first.
+ * The verdict on an operation whose elements only MPI can combine, on a communicator that is set up. Where they
+ * are not combined on the way, the core gathers all vectors first.
  */
-static uint32_t judge_combining_on(const comm_record *record, uint32_t collective, uint32_t reason,
-                                   uint32_t element_bytes, uint64_t elements, offload_mode mode) {
+static verdict judge_combining_on(const comm_record *record, uint32_t collective, verdict judged,
+                                  uint32_t element_bytes, uint64_t elements, offload_mode mode) {
     uint64_t len_bytes = 0;
-    if (combines_on_the_way(record, collective, reason, element_bytes, mode)) {
-        return OFFLOAD_IT;
+    if (combines_on_the_way(record, collective, judged, element_bytes, mode)) {
+        return VERDICT_OFFLOAD;
     }
     bool is_gathered = !__builtin_mul_overflow(elements, (uint64_t)element_bytes, &len_bytes) &&
                        len_bytes <= tributary_communicator_gathers(record->core);
     if (is_gathered) {
-        return OFFLOAD_IT;
+        return VERDICT_OFFLOAD;
     }
-    return mode != OFFLOAD_BLOCKING ? TRIBUTARY_PASS_COMBINER_NONBLOCKING
-           : record->is_on_one_host ? TRIBUTARY_PASS_LONG_ELEMENT
-                                    : TRIBUTARY_PASS_COMBINER_HOSTS;
+    return verdict_pass(mode != OFFLOAD_BLOCKING ? TRIBUTARY_PASS_COMBINER_NONBLOCKING
+                        : record->is_on_one_host ? TRIBUTARY_PASS_LONG_ELEMENT
+                                                 : TRIBUTARY_PASS_COMBINER_HOSTS);
 }
 
 static bool reduces(uint32_t collective) {
@@ -54,44 +53,54 @@ static bool reduces(uint32_t collective) {
            collective != TRIBUTARY_ALLGATHER;
 }
 
-/* OFFLOAD_IT, or that the memory may be a device's. A nonblocking call can't ask the others. */
-static uint32_t judge_memory(comm_record *record, offload_mode mode, const void *source,
-                             const void *target) {
+/* The verdict on memory that may be a device's. A nonblocking call can't ask the others. */
+static verdict judge_memory(comm_record *record, offload_mode mode, const void *source,
+                            const void *target) {
     if (mode == OFFLOAD_NONBLOCKING) {
-        return TRIBUTARY_PASS_DEVICE_NONBLOCKING;
+        return verdict_pass(TRIBUTARY_PASS_DEVICE_NONBLOCKING);
     }
     tributary_bootstrap members = communicators_bootstrap(&record->comm, record->rank, record->size);
     bool any = communicators_agree(&members, devices_have(source, target)) != 0;
-    return any ? TRIBUTARY_PASS_DEVICE : OFFLOAD_IT;
+    return any ? verdict_pass(TRIBUTARY_PASS_DEVICE) : VERDICT_OFFLOAD;
+}
+
+/* The verdict on a call whose arguments are not in the way, by the communicator and the memory. */
+static verdict judge_on(comm_record *record, uint32_t collective, verdict judged,
+                        uint32_t element_bytes, uint64_t elements, offload_mode mode,
+                        const void *source, const void *target) {
+    comm_state state = settle(record, mode);
+    if (state != COMM_READY && state != COMM_WATCHED) {
+        return verdict_pass(atomic_load_explicit(&record->pass_reason, memory_order_relaxed));
+    }
+    if (judged != VERDICT_OFFLOAD) {
+        judged = judge_combining_on(record, collective, judged, element_bytes, elements, mode);
+    }
+    if (verdict_passes(judged)) {
+        return judged;
+    }
+    if (record->keeps_from_rounding && reduces(collective)) {
+        return verdict_pass(TRIBUTARY_PASS_ROUNDING);
+    }
+    bool asks = record->asks_devices && collective != TRIBUTARY_BARRIER;
+    return asks ? judge_memory(record, mode, source, target) : VERDICT_OFFLOAD;
 }
 
 __attribute__((noinline)) comm_record *decide_slowly(comm_record *record, uint32_t collective,
-                                                     uint32_t reason, uint32_t element_bytes,
+                                                     verdict judged, uint32_t element_bytes,
                                                      uint64_t elements, offload_mode mode,
                                                      const void *source, const void *target) {
     /* Of two groups, roots and others have other arguments, so these may be a reason at some ranks alone. */
     if (atomic_load_explicit(&record->pass_reason, memory_order_relaxed) == TRIBUTARY_PASS_INTERCOMMUNICATOR) {
-        reason = TRIBUTARY_PASS_INTERCOMMUNICATOR;
-    }
-    if (reason >= OFFLOAD_IT) {
-        comm_state state = settle(record, mode);
-        if (state != COMM_READY && state != COMM_WATCHED) {
-            reason = atomic_load_explicit(&record->pass_reason, memory_order_relaxed);
-        } else if (reason != OFFLOAD_IT) {
-            reason = judge_combining_on(record, collective, reason, element_bytes, elements, mode);
-        }
-        if (reason == OFFLOAD_IT && record->keeps_from_rounding && reduces(collective)) {
-            reason = TRIBUTARY_PASS_ROUNDING;
-        }
-        if (reason == OFFLOAD_IT && record->asks_devices && collective != TRIBUTARY_BARRIER) {
-            reason = judge_memory(record, mode, source, target);
-        }
-        if (reason == OFFLOAD_IT) {
-            return record;
-        }
+        judged = verdict_pass(TRIBUTARY_PASS_INTERCOMMUNICATOR);
     }
     /* A reason in the arguments takes precedence over one in the communicator. */
-    tributary_count_passed(record->core, collective, reason);
+    if (!verdict_passes(judged)) {
+        judged = judge_on(record, collective, judged, element_bytes, elements, mode, source, target);
+    }
+    if (!verdict_passes(judged)) {
+        return record;
+    }
+    tributary_count_passed(record->core, collective, verdict_reason(judged));
     if (mode != OFFLOAD_BLOCKING) {
         timing_leave_out(collective);
     }

@@ -20,17 +20,17 @@ static OFFLOAD_INLINE comm_record *offload_allreduce(const void *sendbuf, void *
     if (record == NULL) {
         return NULL;
     }
-    uint32_t reason = judge_reduction(count, datatype, op, operation);
+    verdict judged = judge_reduction(count, datatype, op, operation);
     bool in_place = sendbuf == MPI_IN_PLACE;
-    if (reason >= OFFLOAD_IT &&
+    if (!verdict_passes(judged) &&
         (!is_buffer(recvbuf) || sendbuf == NULL || (!in_place && sendbuf == recvbuf))) {
-        reason = TRIBUTARY_PASS_ARGUMENTS;
+        judged = verdict_pass(TRIBUTARY_PASS_ARGUMENTS);
     }
     operation->collective = TRIBUTARY_ALLREDUCE;
     operation->root = 0;
     operation->source = in_place ? recvbuf : sendbuf;
     operation->target = recvbuf;
-    return decide(record, TRIBUTARY_ALLREDUCE, reason, mode, operation);
+    return decide(record, TRIBUTARY_ALLREDUCE, judged, mode, operation);
 }
 
 static inline bool reduce_buffers_are_valid(const void *sendbuf, void *recvbuf, bool is_root) {
@@ -49,17 +49,17 @@ static OFFLOAD_INLINE comm_record *offload_reduce(const void *sendbuf, void *rec
     if (record == NULL) {
         return NULL;
     }
-    uint32_t reason = judge_reduction(count, datatype, op, operation);
+    verdict judged = judge_reduction(count, datatype, op, operation);
     bool is_root = root == record->rank;
-    if (reason >= OFFLOAD_IT && (root < 0 || root >= record->size ||
-                                 !reduce_buffers_are_valid(sendbuf, recvbuf, is_root))) {
-        reason = TRIBUTARY_PASS_ARGUMENTS;
+    if (!verdict_passes(judged) && (root < 0 || root >= record->size ||
+                                    !reduce_buffers_are_valid(sendbuf, recvbuf, is_root))) {
+        judged = verdict_pass(TRIBUTARY_PASS_ARGUMENTS);
     }
     operation->collective = TRIBUTARY_REDUCE;
     operation->root = (uint32_t)root;
     operation->source = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
     operation->target = is_root ? recvbuf : NULL;
-    return decide(record, TRIBUTARY_REDUCE, reason, mode, operation);
+    return decide(record, TRIBUTARY_REDUCE, judged, mode, operation);
 }
 
 static OFFLOAD_INLINE comm_record *offload_barrier(MPI_Comm comm, offload_mode mode,
@@ -76,28 +76,28 @@ static OFFLOAD_INLINE comm_record *offload_barrier(MPI_Comm comm, offload_mode m
     operation->source = NULL;
     operation->target = NULL;
     operation->combiner = no_combiner();
-    return decide(record, TRIBUTARY_BARRIER, OFFLOAD_IT, mode, operation);
+    return decide(record, TRIBUTARY_BARRIER, VERDICT_OFFLOAD, mode, operation);
 }
 
 /*
  * The limit and the check of MPI_Pack apply to dense types too: another rank may describe the same bytes
  * by a type that must be packed.
  */
-static OFFLOAD_INLINE uint32_t judge_broadcast(MPI_Count count, MPI_Datatype datatype,
+static OFFLOAD_INLINE verdict judge_broadcast(MPI_Count count, MPI_Datatype datatype,
                                                tributary_operation *operation, bool *dense) {
     int64_t size_bytes = 0;
     int64_t total_bytes = 0;
     if (count < 0 || !element_of(datatype, &size_bytes, dense)) {
-        return TRIBUTARY_PASS_ARGUMENTS;
+        return verdict_pass(TRIBUTARY_PASS_ARGUMENTS);
     }
     if (__builtin_mul_overflow(size_bytes, (int64_t)count, &total_bytes) || total_bytes > INT_MAX) {
-        return TRIBUTARY_PASS_TOO_LONG;
+        return verdict_pass(TRIBUTARY_PASS_TOO_LONG);
     }
     operation->elements = (uint64_t)total_bytes;
     if (total_bytes == 0) {
-        return TRIBUTARY_PASS_EMPTY;
+        return verdict_pass(TRIBUTARY_PASS_EMPTY);
     }
-    return staging_is_possible() ? OFFLOAD_IT : TRIBUTARY_PASS_DATATYPE;
+    return staging_is_possible() ? VERDICT_OFFLOAD : verdict_pass(TRIBUTARY_PASS_DATATYPE);
 }
 
 static OFFLOAD_INLINE comm_record *offload_broadcast(void *buffer, MPI_Count count,
@@ -110,10 +110,10 @@ static OFFLOAD_INLINE comm_record *offload_broadcast(void *buffer, MPI_Count cou
         return NULL;
     }
     bool dense = false;
-    uint32_t reason = judge_broadcast(count, datatype, operation, &dense);
-    if (reason == OFFLOAD_IT &&
+    verdict judged = judge_broadcast(count, datatype, operation, &dense);
+    if (!verdict_passes(judged) &&
         (root < 0 || root >= record->size || buffer == MPI_IN_PLACE || (dense && buffer == NULL))) {
-        reason = TRIBUTARY_PASS_ARGUMENTS;
+        judged = verdict_pass(TRIBUTARY_PASS_ARGUMENTS);
     }
     operation->collective = TRIBUTARY_BROADCAST;
     operation->root = (uint32_t)root;
@@ -139,7 +139,7 @@ static OFFLOAD_INLINE comm_record *offload_broadcast(void *buffer, MPI_Count cou
             .len_bytes = (int)operation->elements,
         };
     }
-    return decide(record, TRIBUTARY_BROADCAST, reason, mode, operation);
+    return decide(record, TRIBUTARY_BROADCAST, judged, mode, operation);
 }
 
 #endif

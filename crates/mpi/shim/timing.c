@@ -68,38 +68,9 @@ static void number_once(comm_record *record) {
     record->is_numbered = true;
 }
 
-/* What blocking.c does with a communicator of one host if nobody measures. */
-static int run_fast(comm_record *record, const tributary_operation *operation) {
-    uint32_t pair = TRIBUTARY_PAIR(operation->operator_, operation->datatype);
-    switch (operation->collective) {
-    case TRIBUTARY_ALLREDUCE:
-        return tributary_allreduce(record->core, pair, operation->elements, operation->source,
-                                   operation->target);
-    case TRIBUTARY_REDUCE:
-        return tributary_reduce(record->core, pair, operation->elements, operation->root,
-                                operation->source, operation->target);
-    case TRIBUTARY_BROADCAST:
-        return tributary_broadcast(record->core, operation->elements, operation->root,
-                                   operation->target);
-    case TRIBUTARY_BARRIER:
-        return tributary_barrier(record->core);
-    default:
-        return tributary_run(record->core, operation);
-    }
-}
-
-static int run_untimed(comm_record *record, tributary_operation *operation, staging *through) {
-    bool combines_by_mpi = operation->combiner.combine != NULL;
-    if (!record->is_on_one_host || combines_by_mpi || (through != NULL && !staging_is_idle(through))) {
-        return run_through(record, operation, through);
-    }
-    int outcome = run_fast(record, operation);
-    return outcome == 0 ? MPI_SUCCESS : failure_raise(record, outcome);
-}
-
 int timing_run(comm_record *record, tributary_operation *operation, staging *through) {
     uint64_t started_ns = timing_now_ns();
-    int error = run_untimed(record, operation, through);
+    int error = run_unmeasured(record, operation, through);
     uint64_t ended_ns = timing_now_ns();
     if (error == MPI_SUCCESS) {
         number_once(record);

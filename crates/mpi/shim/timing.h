@@ -29,10 +29,7 @@ void timing_end(void);
 /* Nanoseconds on a clock that never goes back. */
 uint64_t timing_now_ns(void);
 
-/*
- * Runs an operation as without timing: on one host by the fast path. Returns an MPI error code, for which
- * the error handler was called.
- */
+/* run() of blocking.h between two readings of the clock. */
 int timing_run(comm_record *record, tributary_operation *operation, staging *through);
 
 /* Bytes of `count` elements of a datatype that the underlying MPI has taken. */
