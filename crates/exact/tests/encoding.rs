@@ -128,7 +128,7 @@ fn fuzz_smoke_of_the_decoder() {
     let (mut halves, mut singles) = (Window::<f16>::default(), Window::<f32>::default());
     let (mut doubles, mut products) =
         (Window::<f64>::default(), Window::<Products<f64>>::default());
-    for _ in 0..100_000 {
+    for _ in 0..support::fuzz_runs(100_000) {
         let bytes = hostile_bytes(&mut random);
         accepted += u32::from(fuzz(&bytes, &mut halves));
         accepted += u32::from(fuzz(&bytes, &mut singles));

@@ -436,7 +436,7 @@ fn the_threads_floating_point_mode_changes_no_sum() {
 fn any_lanes_and_spans_are_read_without_a_panic() {
     fn check<E: Element>(seed: u128) {
         let mut random = Pcg64Mcg::new(seed);
-        for _ in 0..20_000 {
+        for _ in 0..support::fuzz_runs(20_000) {
             let lowest = (random.next_u64() % 2098) as i64;
             let end = lowest + 1 + (random.next_u64() % (2098 - lowest as u64)) as i64;
             let flag = (random.next_u64() & 1) as i64;

@@ -6,6 +6,11 @@ use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng;
 use tributary_exact::Element;
 
+/// How many hostile inputs a test tries: `usual`, unless `TRIBUTARY_FUZZ_RUNS` says more.
+pub(crate) fn fuzz_runs(usual: u64) -> u64 {
+    std::env::var("TRIBUTARY_FUZZ_RUNS").map_or(usual, |text| text.parse().expect("a number"))
+}
+
 /// The value that IEEE arithmetic on exact sums gives.
 pub(crate) struct Oracle {
     sum: BigInt,
