@@ -44,20 +44,15 @@ impl Prices {
     ) -> Option<f64> {
         let elements = len_bytes.div_ceil(ELEMENT_BYTES);
         let shape = Shape { ranks: hosts, elements, order: Order::Any };
-        let first = Schedule::new(algorithm, collective, shape, 0).ok()?;
+        let schedule = |rank| Schedule::new(algorithm, collective, shape, rank).ok();
         let steps_max = steps_walked(algorithm, hosts);
-        let one_for_all =
-            steps_max.is_some_and(|max| first.take(max + 1).count() * hosts as usize > max);
-        let walked = if one_for_all { 1 } else { hosts };
-        let ranks = (0..walked).map(|rank| Schedule::new(algorithm, collective, shape, rank));
-        let ranks = ranks.map(|schedule| schedule.map(Rank::new));
-        let ranks: Vec<Rank> = ranks.collect::<Result<_, _>>().ok()?;
-        let carrier = Carrier::Links;
         let is_by_levels = matches!(algorithm, Algorithm::MixedRadix { .. });
-        let times_ns = Walk { prices: self, carrier, ranks, one_for_all, is_by_levels }.times_ns();
+        let walk = Walk::new(self, Carrier::Links, hosts, steps_max, is_by_levels, schedule)?;
+        let one_for_all = walk.one_for_all;
+        let times_ns = walk.times_ns();
         Some(match collective {
             Collective::Reduce { root } if !one_for_all => times_ns[root as usize],
-            _ => times_ns.iter().sum::<f64>() / times_ns.len() as f64,
+            _ => mean(&times_ns),
         })
     }
 
@@ -73,9 +68,9 @@ impl Prices {
         len_bytes: u64,
     ) -> Option<f64> {
         let elements = len_bytes.div_ceil(ELEMENT_BYTES);
-        let schedule = |rank| Schedule::over_levels(plan, division, collective, elements, rank);
-        let first = schedule(0).ok()?;
-        let longest = first.clone().filter_map(|step| match step.action {
+        let schedule =
+            |rank| Schedule::over_levels(plan, division, collective, elements, rank).ok();
+        let longest = schedule(0)?.filter_map(|step| match step.action {
             Action::Send { span, .. } => Some(bytes_of(span)),
             _ => None,
         });
@@ -83,14 +78,9 @@ impl Prices {
             return None;
         }
         let room = (0..plan.levels()).map(|level| u64::from(plan.members_max(level))).product();
-        let max = steps_walked_of_levels(room, plan.hosts());
-        let one_for_all = first.take(max + 1).count() * plan.hosts() as usize > max;
-        let walked = if one_for_all { 1 } else { plan.hosts() };
-        let ranks = (0..walked).map(|rank| schedule(rank).map(Rank::new));
-        let ranks: Vec<Rank> = ranks.collect::<Result<_, _>>().ok()?;
-        let is_by_levels = true;
-        let times_ns = Walk { prices: self, carrier, ranks, one_for_all, is_by_levels }.times_ns();
-        let mean_ns = times_ns.iter().sum::<f64>() / times_ns.len() as f64;
+        let steps_max = Some(steps_walked_of_levels(room, plan.hosts()));
+        let walk = Walk::new(self, carrier, plan.hosts(), steps_max, true, schedule)?;
+        let mean_ns = mean(&walk.times_ns());
         Some(mean_ns + carrier.spare_ns(plan))
     }
 
@@ -179,6 +169,10 @@ fn steps_walked_of_levels(room: u64, hosts: u32) -> usize {
     if room == u64::from(hosts) { STEPS_MAX } else { UNEVEN_STEPS_MAX }
 }
 
+fn mean(times_ns: &[f64]) -> f64 {
+    times_ns.iter().sum::<f64>() / times_ns.len() as f64
+}
+
 struct Walk<'a> {
     prices: &'a Prices,
     carrier: Carrier,
@@ -255,7 +249,25 @@ impl Rank {
     }
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    /// A walk over the schedules of all ranks; where they have more than `steps_max` steps, if there is such a number, over
+    /// that of one, which stands for all. None if a rank has no schedule.
+    fn new(
+        prices: &'a Prices,
+        carrier: Carrier,
+        hosts: u32,
+        steps_max: Option<usize>,
+        is_by_levels: bool,
+        schedule: impl Fn(u32) -> Option<Schedule>,
+    ) -> Option<Self> {
+        let first = schedule(0)?;
+        let one_for_all =
+            steps_max.is_some_and(|max| first.take(max + 1).count() * hosts as usize > max);
+        let walked = if one_for_all { 1 } else { hosts };
+        let ranks = (0..walked).map(|rank| schedule(rank).map(Rank::new)).collect::<Option<_>>()?;
+        Some(Self { prices, carrier, ranks, one_for_all, is_by_levels })
+    }
+
     /// When each rank is done.
     fn times_ns(mut self) -> Vec<f64> {
         let mut ready: Vec<u32> = (0..self.ranks.len() as u32).rev().collect();
