@@ -111,8 +111,8 @@ def main():
     failed = 0
     with tempfile.TemporaryDirectory(prefix="tributary-bits-") as folder:
         bits = Bits(arguments, pathlib.Path(folder))
+        of_lab = argparse.Namespace(tributary=arguments.tributary, hosts=HOSTS, hosts_per_leaf=HOSTS_PER_LEAF)
         for title, options in LABS.items():
-            of_lab = argparse.Namespace(tributary=arguments.tributary, hosts=HOSTS, hosts_per_leaf=HOSTS_PER_LEAF)
             with soak.SoakLab(of_lab, "bits", options) as lab:
                 try:
                     runs = [(ranks, hosts, path) for ranks, hosts in PLACEMENTS for path in (PATHS if hosts > 1 else ("tree",))]

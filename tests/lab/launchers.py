@@ -20,9 +20,9 @@ import types
 
 import soak
 from kills import eventually
-from lab import Lab, command
+from lab import Lab
 from nothing_deployed import sockets
-from test import Failure, Tests, bounded, compile_program, parse_arguments, world_of
+from test import Failure, Tests, bounded, compile_program, parse_arguments, run_program, world_of
 
 HOSTS = 4
 SAMPLE = "256"
@@ -238,16 +238,9 @@ def check_job(cluster, title, launcher, program, beside, arguments):
 def check_lab_run(cluster, program, arguments):
     """`tributary lab run` tells Open MPI 4 the lab's hosts in its own way; the ranks lie on all of them."""
     ranks = len(cluster.hosts)
-    report = cluster.folder / "report.json"
-    report.unlink(missing_ok=True)
-    code, text = bounded(
-        command(arguments.tributary, "run", cluster.lab.name, "--report", report, "--", DEBIAN_OPENMPI, "-n", ranks, *program),
-        arguments.timeout, AS_ROOT)
-    if code != 0 or " 0 failed" not in text:
-        raise Failure(f"exit code {code}\n{text}")
-    world = world_of(json.loads(report.read_text(encoding="utf-8")))
+    world = world_of(run_program("debian-openmpi", cluster.lab.name, ranks, 1, program, arguments, AS_ROOT))
     if (world["ranks"], world["hosts"]) != (ranks, ranks):
-        raise Failure(f"{world['ranks']} ranks on {world['hosts']} hosts\n{text}")
+        raise Failure(f"{world['ranks']} ranks on {world['hosts']} hosts")
     return f"{ranks} ranks on as many hosts"
 
 
