@@ -22,7 +22,7 @@ ROOT = HERE.parent.parent
 MPI_TESTS = ROOT / "tests/mpi"
 SOURCES = ["check.c", "plain.c", "sample.c", "shapes.c", "values.c", "layouts.c"]
 # The programs, each with the part of its combinations that runs.
-SAMPLES = {"collectives": "18", "further": "256"}
+SAMPLES = {"collectives": "18", "further": "256", "computing": "1"}
 
 # Each lab: its options, the runs on it (ranks, ranks per host, hosts expected), the MPIs, and whether
 # every operation goes through the tree; else both ways are taken, by length. Open MPI's launcher sometimes
@@ -428,7 +428,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = parse_arguments()
     programs, further = ({mpi: compile_program(name, mpi, arguments)
-                          for mpi in ("openmpi", "mpich")} for name in SAMPLES)
+                          for mpi in ("openmpi", "mpich")} for name in ("collectives", "further"))
     tests = Tests(arguments)
     for options, runs, mpis, tree_only in LABS:
         tests.on_lab(options, [

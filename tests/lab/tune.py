@@ -193,13 +193,13 @@ def second_manager(name, file, arguments):
 def check_served(name, site, program, arguments):
     """What a manager serves decides for jobs that name no file."""
     with tempfile.TemporaryDirectory(prefix="tributary-lab-") as path:
-        file = without({LINKS, TREE}, site, pathlib.Path(path))
+        file = without({DATAGRAMS, TREE}, site, pathlib.Path(path))
         with second_manager(name, file, arguments) as address:
             manager = {"TRIBUTARY_MANAGER": address}
-            must_take(DATAGRAMS, run_job(name, program, manager, arguments, True), "a manager's file")
+            must_take(LINKS, run_job(name, program, manager, arguments, True), "a manager's file")
             off = {**manager, "TRIBUTARY_TUNING": "off"}
-            must_take(LINKS, run_job(name, program, off, arguments, True), "a file that is refused")
-    return "datagrams by the manager's file, links without"
+            must_take(DATAGRAMS, run_job(name, program, off, arguments, True), "a file that is refused")
+    return "links by the manager's file, datagrams without"
 
 
 def main():

@@ -27,6 +27,8 @@ from lab import Lab  # noqa: E402
 
 DIRECT = {"TRIBUTARY_BETWEEN_HOSTS": "direct", "TRIBUTARY_HOST_ADDRESS": "127.0.0.1"}
 REPLICATED = DIRECT | {"TRIBUTARY_BETWEEN_HOSTS": "replicated"}
+# Tree, groups and links take turns in a communicator.
+MIXED = {"TRIBUTARY_TUNING": str(programs.ROOT / "tests/mpi/mixed.toml"), "TRIBUTARY_HOST_ADDRESS": "127.0.0.1"}
 # The programs make communicators without end: each is to be the library's from its first call on.
 ALWAYS = {"TRIBUTARY_COMMUNICATORS_EAGER": "60000"}
 # How long after the last one a node is killed, in seconds: from and to.
@@ -79,6 +81,8 @@ PATHS = (
     Path("replicated5", 5, 5, REPLICATED | {"TRIBUTARY_GROUPS": "3x2"}, "direct"),
     # Datagrams come out of rings in memory, which a program of the kernel fills.
     Path("ring4", 4, 4, REPLICATED | {"TRIBUTARY_RECEIVE": "ring"}, "direct"),
+    Path("mixed4", 4, 4, MIXED, "in_tree"),
+    Path("mixed3-uneven", 5, 3, MIXED, "in_tree"),
     Path("streams", 4, 2, {"TRIBUTARY_STREAM_MIN": "4096"}, "in_tree"),
     Path("tcp", 4, 2, {"TRIBUTARY_TRANSPORT": "tcp"}, "in_tree"),
     Path("datagrams", 4, 2, {"TRIBUTARY_TRANSPORT": "tcp", "TRIBUTARY_CHANNEL": "udp"}, "in_tree"),
@@ -90,6 +94,7 @@ PATHS = (
     Path("exact-kills", 4, 2, {"TRIBUTARY_HOST_ADDRESS": "127.0.0.1", "TRIBUTARY_FAILOVER": "on", "TRIBUTARY_SUMS": "exact"}, "",
          kills=True),
     Path("kills", 4, 2, {"TRIBUTARY_HOST_ADDRESS": "127.0.0.1", "TRIBUTARY_FAILOVER": "on"}, "", kills=True),
+    Path("mixed-kills", 4, 4, MIXED | {"TRIBUTARY_FAILOVER": "on"}, "", kills=True),
     Path("lossy-tree4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "tree"}, "in_tree", loses=True),
     Path("lossy-exact4", 4, 4, {"TRIBUTARY_SUMS": "exact", "TRIBUTARY_BETWEEN_HOSTS": "tree"}, "in_tree", loses=True),
     Path("lossy-direct2", 4, 2, {"TRIBUTARY_BETWEEN_HOSTS": "direct"}, "direct", loses=True),
@@ -97,7 +102,9 @@ PATHS = (
     Path("lossy-replicated4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "replicated"}, "direct", loses=True),
     Path("lossy-replicated5", 5, 5, {"TRIBUTARY_BETWEEN_HOSTS": "replicated", "TRIBUTARY_GROUPS": "3x2"}, "direct", loses=True),
     Path("lossy-ring4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "replicated", "TRIBUTARY_RECEIVE": "ring"}, "direct", loses=True),
-    # What the library takes on a network without a manager: groups and links.
+    Path("lossy-mixed4", 4, 4, {"TRIBUTARY_TUNING": MIXED["TRIBUTARY_TUNING"]}, "in_tree", loses=True),
+    # What the library takes on a network with a manager, and without one.
+    Path("lossy-managed4", 4, 4, {"TRIBUTARY_NETWORK": "cloud"}, "direct", loses=True),
     Path("lossy-network4", 4, 4, {"TRIBUTARY_NETWORK": "cloud"}, "direct", loses=True, managed=False),
 )
 

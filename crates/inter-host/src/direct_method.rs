@@ -16,6 +16,9 @@
 //! different carriers, where neither hears of the other. So all operations are numbered where the links compare them, a datagram's
 //! digest is of all that its sender has called by either, and a host that has waited for datagrams for a while asks over links what
 //! the others have called.
+//!
+//! The same holds for a tree beside both: [what goes through it](DirectMethod::note_call_in_tree) is numbered here, and a host that
+//! waits in the tree [looks here](DirectMethod::check_beside_tree) for questions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,6 +64,30 @@ impl DirectMethod {
     #[must_use]
     pub fn new(links: DirectLinks, groups: Option<ReplicatedGroups>) -> Self {
         Self { links, groups, is_by_groups: false, watched: 0 }
+    }
+
+    /// Counts an operation that goes through the tree, at all its hosts.
+    pub fn note_call_in_tree(&mut self, operation: &InterHostOperation) {
+        self.links.note_call(operation);
+    }
+
+    /// Looks, while this host waits in the tree, for hosts that called what goes over links or by groups instead.
+    ///
+    /// # Errors
+    /// If there are some, or others have found that there is no going on.
+    pub fn check_beside_tree(&mut self) -> Result<(), Abort> {
+        self.links.check_beside(std::iter::empty());
+        if let Some(ReplicatedGroups { levels, .. }) = &mut self.groups {
+            levels.attend();
+        }
+        self.share_failure();
+        self.links.verdict().map_or(Ok(()), |verdict| Err(verdict.abort))
+    }
+
+    /// Tells the other hosts why there is no going on, as this host has heard from elsewhere.
+    pub fn pass_on(&mut self, abort: Abort) {
+        self.links.pass_on(abort);
+        self.share_failure();
     }
 
     /// The links, for operations that go over nothing else.

@@ -261,6 +261,16 @@ impl FailoverTree {
         Ok(())
     }
 
+    /// Tells the other hosts why there is no going on, as this host has heard from elsewhere.
+    pub fn pass_on(&mut self, abort: Abort) {
+        if let State::InTree(member) = &mut self.state {
+            member.pass_on(abort.reason, abort.at_fault.0 as usize);
+        }
+        if let Some(fallback) = &mut self.fallback {
+            fallback.links.pass_on(abort);
+        }
+    }
+
     /// Whether the loss of a tree is being settled, which others may wait for, or is about to be found.
     #[must_use]
     pub fn has_more_to_attend(&self) -> bool {

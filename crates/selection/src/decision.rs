@@ -175,8 +175,7 @@ impl Decision {
         let (opens_tree, opens_direct) = choose_methods(settings, basis, &table, hosts);
         let takes_groups = match (settings.between_hosts, basis) {
             (BetweenHosts::Replicated, _) => true,
-            // Groups beside a tree are not tested enough.
-            _ if opens_tree || !hosts.have_datagrams || names_another_way(settings) => false,
+            _ if !hosts.have_datagrams || names_another_way(settings) => false,
             (BetweenHosts::Auto, Basis::TuningFile) => table.takes_datagrams(),
             (BetweenHosts::Auto, Basis::Predicted) => {
                 radices.zip(priced).is_some_and(|(radices, prices)| {

@@ -180,13 +180,15 @@ fn on_a_network_the_model_decides_and_names_the_radices() {
     assert_eq!(path(&[MANAGER, ("TRIBUTARY_BETWEEN_HOSTS", "tree")], 2), Path::Tree);
 }
 
-/// The decision for 8 hosts of a network and the path of an allreduce there, where datagrams come through.
+/// The decision for 8 hosts of a network and the path of an allreduce there, where datagrams come through and a manager that is
+/// named grants a tree.
 fn goes_on_8(set: &[(&str, &str)], tuning: &Tuning, elements: u64) -> (bool, Path) {
     let hosts =
         Hosts { count: 8, network: Some(Network::Ethernet25), ranks: 8, have_datagrams: true };
     let decision = Decision::new(&settings(set), tuning, hosts);
     let group_algorithm = decision.group_radices().map(|radices| Algorithm::MixedRadix { radices });
-    let opened = Opened { tree: false, group_algorithm, ..opened(8) };
+    let opened =
+        Opened { tree: decision.opens_tree && set.contains(&MANAGER), group_algorithm, ..opened(8) };
     let mut selection = Selection::between_hosts(decision, opened);
     (group_algorithm.is_some(), selection.path(&allreduce(elements)))
 }
@@ -197,9 +199,11 @@ fn replicated_groups_carry_short_operations_on_a_network() {
     let one_level = Algorithm::MixedRadix { radices: Radices::new(&[8]).unwrap() };
     let by_groups =
         Path::Direct(DirectPath { algorithm: one_level, leaders: 1, sub_partitions: 1 });
-    assert_eq!(goes_on_8(&[], &none, 2), (true, by_groups));
-    let (_, longer) = goes_on_8(&[], &none, 1024);
-    assert_ne!(longer, by_groups);
+    for set in [&[][..], &[MANAGER]] {
+        assert_eq!(goes_on_8(set, &none, 2), (true, by_groups));
+        let (_, longer) = goes_on_8(set, &none, 1024);
+        assert_ne!(longer, by_groups);
+    }
     for (knob, value) in [
         ("TRIBUTARY_BETWEEN_HOSTS", "direct"),
         ("TRIBUTARY_DIRECT_ALGORITHM", "ring"),
@@ -232,6 +236,12 @@ fn what_was_measured_takes_groups_or_leaves_them() {
     assert_eq!((has_groups, path), (false, ring(1)));
     let (has_groups, path) = taken(20.0, 10.0);
     assert!(has_groups && path != ring(1));
+    // Beside a tree, which carries what is longer.
+    let in_tree = Measurement { hosts: 8, ..rule(1024, Method::Tree, 1) };
+    let measurements = vec![row(MessageCarrier::Datagrams, 10.0), in_tree];
+    let tuning = Tuning { measurements, ..Tuning::default() };
+    assert!(matches!(goes_on_8(&[MANAGER], &tuning, 2), (true, Path::Direct(_))));
+    assert_eq!(goes_on_8(&[MANAGER], &tuning, 256), (true, Path::Tree));
     // What was measured among 8 hosts and no prices holds for any number; with prices the model decides for others.
     let far = |prices| {
         let measurements =

@@ -62,10 +62,17 @@ impl Engine {
         self.fail(error)
     }
 
-    /// An inter-host method failed. The other ranks of this host are told.
+    /// An inter-host method failed. The other ranks of this host are told, and hosts that wait in the other method.
     pub(super) fn on_abort(&mut self, method: Method, abort: Abort) -> CollectiveError {
+        // Hosts that disagree on the method have told each other what they called.
+        if abort.reason == AbortReason::Disagreement
+            && let Err((other, abort)) = self.methods.check_other(method)
+        {
+            return self.on_abort(other, abort);
+        }
         let failed = self.methods.method(method);
         let (host, disagreement) = (failed.host_at_fault(&abort), failed.disagreement());
+        self.methods.share_failure(method, abort, host);
         if let Some(group) = &mut self.host {
             group.fail(HostReport { reason: abort.reason, method, host }.encode());
         }

@@ -106,6 +106,9 @@ impl Engine {
                 poll_host(host, operation, is_first).map_err(Failure::Host)?
             }
             Stage::InterHost { method, operation } => {
+                if is_first {
+                    self.methods.note_call(*method, operation);
+                }
                 let (name, method) = (*method, self.methods.method(*method));
                 let started = if is_first {
                     // SAFETY: the buffers belong to the operation that runs.
@@ -122,6 +125,9 @@ impl Engine {
             }
             Stage::Streamed(streamed) => {
                 let host = host.expect("a streamed stage has a host group");
+                if let Some(operation) = streamed.operation().filter(|_| is_first) {
+                    self.methods.note_call(Method::Tree, operation);
+                }
                 streamed.advance(host, self.methods.tree.as_mut())?
             }
             Stage::Local(local) => {
@@ -137,21 +143,19 @@ impl Engine {
     /// wait for. A program that only tests its requests comes by here alone.
     fn check_others(&mut self) -> Result<(), CollectiveError> {
         let Some(current) = &self.current else { return Ok(()) };
-        let method = match current.plan.get(current.next) {
-            Some(Stage::InterHost { method, .. }) => Some(*method),
-            Some(Stage::MultiLeader(_)) => Some(Method::Direct),
-            Some(Stage::Streamed(_)) => Some(Method::Tree),
-            None | Some(Stage::Host(_) | Stage::Local(_)) => None,
+        let (method, waits_for) = match current.plan.get(current.next) {
+            Some(Stage::InterHost { method, .. }) => (Some(*method), WaitsFor::InterHost),
+            Some(Stage::MultiLeader(_)) => (Some(Method::Direct), WaitsFor::Both),
+            Some(Stage::Streamed(_)) => (Some(Method::Tree), WaitsFor::Both),
+            None | Some(Stage::Host(_) | Stage::Local(_)) => (None, WaitsFor::Host),
         };
-        let method = method.and_then(|method| self.methods.open(method));
+        let method = method.filter(|method| self.methods.open(*method).is_some());
         if let Some(method) = method.filter(|_| self.checks_of_hosts.is_due()) {
-            method.check();
+            self.methods.method(method).check();
+            if let Err((failed, abort)) = self.methods.check_other(method) {
+                return Err(self.on_abort(failed, abort));
+            }
         }
-        let waits_for = match current.plan.get(current.next) {
-            None | Some(Stage::Host(_) | Stage::Local(_)) => WaitsFor::Host,
-            Some(Stage::InterHost { .. }) => WaitsFor::InterHost,
-            Some(Stage::MultiLeader(_) | Stage::Streamed(_)) => WaitsFor::Both,
-        };
         match &mut self.host {
             Some(host) if waits_for.looks_at_host() => {
                 host.check_peers().map_err(|lost| self.on_lost(lost))

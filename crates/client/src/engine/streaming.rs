@@ -58,6 +58,11 @@ impl Streamed {
         Self { stream, ..self }
     }
 
+    /// What goes between hosts; none at a rank that leads nothing.
+    pub(super) fn operation(&self) -> Option<&InterHostOperation> {
+        self.stream.as_ref().map(|stream| &stream.operation)
+    }
+
     /// Goes as far as it can without waiting. `true` once this rank's part is done.
     pub(super) fn advance(
         &mut self,
