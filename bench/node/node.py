@@ -40,13 +40,14 @@ TABLE = [
 
 
 # Collectives that go to the underlying MPI from some length on; the target is 1. `--further` runs only
-# these, offloads every length, and prints the value for each knob. Lengths are of one rank's
-# contribution, as the knobs count.
+# these, offloads every length, and prints the knob's value. Lengths are of one rank's contribution, as the
+# knob counts.
 FURTHER = {
-    "reduce_scatter": ("TRIBUTARY_REDUCE_SCATTER_MAX", (64, KIB, 4 * KIB, 64 * KIB, MIB)),
-    "allgather": ("TRIBUTARY_ALLGATHER_MAX", (8, KIB, 4 * KIB, 16 * KIB, 64 * KIB)),
-    "scan": ("TRIBUTARY_SCAN_MAX", (8, KIB, 4 * KIB, 64 * KIB, MIB)),
+    "reduce_scatter": (64, KIB, 4 * KIB, 64 * KIB, MIB),
+    "allgather": (8, KIB, 4 * KIB, 16 * KIB, 64 * KIB),
+    "scan": (8, KIB, 4 * KIB, 64 * KIB, MIB),
 }
+KNOB = "TRIBUTARY_OFFLOAD_MAX"
 
 
 def parse_arguments():
@@ -62,7 +63,7 @@ def parse_arguments():
     parser.add_argument("--ranks", type=int, help="only rows with so many ranks")
     parser.add_argument("--filter", default="", help="only cases whose name contains this")
     parser.add_argument("--further", action="store_true",
-                        help="reduce-scatter, allgather and scan instead, and their knobs")
+                        help="reduce-scatter, allgather and scan instead, and their knob")
     parser.add_argument("--timeout", type=float, default=150.0, help="seconds a run may take")
     parser.add_argument("--prefix", type=shlex.split, default=[],
                         help="command that starts each rank and floor, such as 'nice -n -20'")
@@ -110,7 +111,7 @@ def run_cases(mpi, program, ranks, cases, preload, arguments):
                 sys.exit(f"{library} does not exist; run `make build`")
             command += ["env", f"LD_PRELOAD={library}", f"TRIBUTARY_REPORT={report}"]
             if arguments.further:
-                command += [f"{knob}=always" for knob, _ in FURTHER.values()]
+                command.append(f"{KNOB}={','.join(f'{operation}:always' for operation in FURTHER)}")
         output = run([*command, *arguments.prefix, program, *cases], arguments.timeout, ranks)
         if preload:
             counts = json.loads(report.read_text())
@@ -214,7 +215,8 @@ def show(result, as_json):
 def further(programs, floors, arguments):
     """Times each collective beside both MPIs; prints up to which length it was faster than either."""
     for ranks in [arguments.ranks] if arguments.ranks is not None else [2, 4]:
-        for operation, (knob, lengths) in FURTHER.items():
+        longest = {}
+        for operation, lengths in FURTHER.items():
             if arguments.filter not in operation:
                 continue
             cases = [f"{operation}:{length}" for length in lengths]
@@ -224,9 +226,10 @@ def further(programs, floors, arguments):
                 result = row(ranks, case, 1.0, runs, floors)
                 show(result, arguments.json)
                 faster += [length] if result["ratio"] > 1 else []
-            longest = "always" if faster[-1] == lengths[-1] else faster[-1]
-            if not arguments.json:
-                print(f"{knob}={longest}  # {ranks} ranks", flush=True)
+            longest[operation] = "always" if faster[-1] == lengths[-1] else faster[-1]
+        if not arguments.json:
+            said = ",".join(f"{operation}:{most}" for operation, most in longest.items())
+            print(f"{KNOB}={said}  # {ranks} ranks", flush=True)
 
 
 def main():

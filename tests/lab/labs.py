@@ -19,8 +19,7 @@ MPICH_UCX = {"MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "tcp,self", "UCX_NET_DEVI
 MPICH_OFI = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
 TCP = {"TRIBUTARY_CHANNEL": "tcp"}
 # Lengths that are left to the underlying MPI are measured too, to see that they should be.
-ALL_LENGTHS = {f"TRIBUTARY_BETWEEN_{kind}_MAX": "always"
-               for kind in ("REDUCE_SCATTER", "ALLGATHER", "SCAN")}
+ALL_LENGTHS = {"TRIBUTARY_OFFLOAD_MAX": "between_reduce_scatter:always,between_allgather:always,between_scan:always"}
 METHODS = {
     "openmpi": ("openmpi", True, OPEN_MPI),
     "mpich-ucx": ("mpich", True, MPICH_UCX),

@@ -41,8 +41,7 @@ LABS_SHORT = ("openmpi  8 ranks", "mpich    3 ranks", "mpich    6 ranks")
 # Collectives in which every rank has a part of its own, at every length, by either way between hosts.
 FURTHER_LAB = ["--hosts", "4", "--hosts-per-leaf", "2"]
 FURTHER = [("mpich", "tree", 8, 2), ("mpich", "direct", 8, 2), ("openmpi", "direct", 4, 1)]
-ALL_LENGTHS = {f"TRIBUTARY_BETWEEN_{kind}_MAX": "always"
-               for kind in ("REDUCE_SCATTER", "ALLGATHER", "SCAN")}
+ALL_LENGTHS = {"TRIBUTARY_OFFLOAD_MAX": "between_reduce_scatter:always,between_allgather:always,between_scan:always"}
 
 # Datagrams with results by multicast, over two levels: the labs' options, and whether multicast arrives.
 # If links drop it, the root must notice and log it.

@@ -16,6 +16,7 @@ use tributary_client::{
     Blocks, Bootstrap, BootstrapError, Collective, CollectiveError, CollectiveKind, Communicator,
     Context, FabricChoice, Operation, Request, Settings, Verdict,
 };
+use tributary_settings::{LongestBytes, OffloadMax};
 use tributary_wire::{Datatype, Operator};
 
 fn settings() -> Settings {
@@ -568,12 +569,13 @@ fn bad_blocks_are_named() {
 fn hosts_have_limits_of_their_own() {
     for (rank_of, scan_bytes) in [([0, 1, 2, 3], 1 << 20), ([0, 2, 1, 3], 1 << 18)] {
         on_all_ranks(4, move |mut ranks| {
-            let (inside, between) = (1, if ranks.rank() == 0 { 1 << 20 } else { 7 });
+            let (inside, between) = (Some(1), Some(if ranks.rank() == 0 { 1 << 20 } else { 7 }));
+            let no_limits = LongestBytes::default();
             let settings = Settings {
-                allgather_max_bytes: inside,
-                scan_max_bytes: inside,
-                between_allgather_max_bytes: Some(between),
-                between_scan_max_bytes: Some(between),
+                offload_max: OffloadMax {
+                    inside: LongestBytes { allgather: inside, scan: inside, ..no_limits },
+                    between: LongestBytes { allgather: between, scan: between, ..no_limits },
+                },
                 ..direct_settings(2, "auto", 1, 1)
             };
             let context = Arc::new(Context::open(&mut ranks, settings).unwrap());
@@ -595,7 +597,7 @@ fn the_lengths_that_rank_0_is_told_hold_at_all_ranks() {
     on_all_ranks(3, |mut ranks| {
         let max = if ranks.rank() == 0 { "4096" } else { "7" };
         let settings = Settings::from_environment(|name| {
-            (name == "TRIBUTARY_SCAN_MAX").then(|| max.to_owned())
+            (name == "TRIBUTARY_OFFLOAD_MAX").then(|| format!("scan:{max}"))
         });
         let communicator =
             communicator_with(&mut ranks, &CounterRegistry::default(), "world", settings.unwrap());

@@ -12,13 +12,13 @@ use tributary_wire::host::kernel_of;
 
 use super::groups;
 use super::lab;
-use super::limits::AskedLimits;
 use super::losses::Avoided;
 use super::model::Model;
 use super::predicted;
 use super::table::Table;
 use tributary_settings::{
-    BetweenHosts, Fallback, LEADERS_MAX, MulticastChoice, ReceiveChoice, Settings, Sums,
+    BetweenHosts, Fallback, LEADERS_MAX, LongestBytes, MulticastChoice, ReceiveChoice, Settings,
+    Sums,
 };
 
 /// What rank 0 decides for all ranks.
@@ -54,7 +54,7 @@ pub struct Decision {
     /// Shortest vector that is streamed through the tree; none if none is.
     pub stream_min_bytes: Option<u64>,
     /// Up to what length the collectives are taken of which MPI does longer ones faster.
-    pub(crate) limits: AskedLimits,
+    pub(crate) longest: LongestBytes,
     /// Whether sums of floats are exact.
     pub(crate) sums_exactly: bool,
     /// Which operations avoid links that lose packets, if any do.
@@ -203,7 +203,7 @@ impl Decision {
             leaders: settings.leaders,
             sub_partitions: settings.sub_partitions,
             stream_min_bytes: settings.stream_min_bytes,
-            limits: AskedLimits::of(settings),
+            longest: settings.offload_max.between,
             sums_exactly: settings.sums == Sums::Exact,
             avoided: Avoided::of(settings.avoid_losses),
         }

@@ -13,10 +13,7 @@ use super::limits::Limits;
 use super::predicted::{Candidate, Way};
 use super::{DirectPath, Opened, Path, Question, Selection, lab};
 use tributary_settings::Settings;
-use tributary_settings::knobs::{
-    ALLGATHER_MAX, BETWEEN_ALLGATHER_MAX, BETWEEN_REDUCE_SCATTER_MAX, BETWEEN_SCAN_MAX, Knob,
-    REDUCE_SCATTER_MAX, SCAN_MAX,
-};
+use tributary_settings::knobs::OFFLOAD_MAX;
 
 /// Why there is no tree.
 const NO_TREE: &str = "No manager is named (TRIBUTARY_MANAGER), so there is no tree";
@@ -137,8 +134,7 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
         reasons.push("Where the manager refuses a group, direct links carry it".to_owned());
     }
     if let Some(longest) = find_exceeded_limit(selection.longest_bytes(case.collective), case) {
-        let knobs = [BETWEEN_REDUCE_SCATTER_MAX, BETWEEN_ALLGATHER_MAX, BETWEEN_SCAN_MAX];
-        return too_long(case.collective, longest, knobs);
+        return too_long(case.collective, longest);
     }
     let path = selection.path(&question(case));
     let is_by_groups = selection.goes_by_groups(path, case.collective, case.len_bytes);
@@ -178,7 +174,7 @@ impl Explanation {
 fn inside_a_host(settings: &Settings, case: Case) -> Explanation {
     let longest = Limits::on_one_host(settings).longest_bytes(case.collective);
     if let Some(longest) = find_exceeded_limit(longest, case) {
-        return too_long(case.collective, longest, [REDUCE_SCATTER_MAX, ALLGATHER_MAX, SCAN_MAX]);
+        return too_long(case.collective, longest);
     }
     let reasons = vec!["All ranks are on one host".to_owned()];
     Explanation { reasons, ..Explanation::of(Path::SharedMemory) }
@@ -189,11 +185,11 @@ fn find_exceeded_limit(longest: Option<u64>, case: Case) -> Option<u64> {
     longest.filter(|longest| case.len_bytes > *longest)
 }
 
-fn too_long(collective: CollectiveKind, longest: u64, knobs: [Knob; 3]) -> Explanation {
-    let (name, knobs) = (collective.name(), knobs.map(|knob| knob.name).join(", "));
+fn too_long(collective: CollectiveKind, longest: u64) -> Explanation {
+    let (name, knob) = (collective.name(), OFFLOAD_MAX.name);
     let reason = format!(
         "{name} of more than {longest} bytes is left to the underlying MPI, which was measured to be \
-         faster ({knobs})"
+         faster ({knob})"
     );
     Explanation { path: "passed_through", reasons: vec![reason], ..Explanation::of(Path::Tree) }
 }
@@ -362,10 +358,10 @@ mod tests {
         let long = explained(&[], allgather, 1);
         assert_eq!(long.path, "passed_through");
         assert!(long.reasons[0].contains("4096 bytes"), "{long}");
-        assert!(long.reasons[0].contains("TRIBUTARY_ALLGATHER_MAX"), "{long}");
-        let wide = explained(&[("TRIBUTARY_BETWEEN_ALLGATHER_MAX", "65535")], allgather, 2);
+        assert!(long.reasons[0].contains("TRIBUTARY_OFFLOAD_MAX"), "{long}");
+        let wide = explained(&[("TRIBUTARY_OFFLOAD_MAX", "between_allgather:65535")], allgather, 2);
         assert_eq!(wide.path, "passed_through");
-        assert!(wide.reasons[0].contains("TRIBUTARY_BETWEEN_ALLGATHER_MAX"), "{wide}");
+        assert!(wide.reasons[0].contains("TRIBUTARY_OFFLOAD_MAX"), "{wide}");
         let manager = ("TRIBUTARY_MANAGER", "10.0.0.1:7470");
         let by_tree = explained(&[manager, ("TRIBUTARY_BETWEEN_HOSTS", "tree")], allgather, 2);
         assert_eq!(by_tree.path, "passed_through");
@@ -375,7 +371,7 @@ mod tests {
         let short = [
             manager,
             ("TRIBUTARY_BETWEEN_HOSTS", "tree"),
-            ("TRIBUTARY_BETWEEN_ALLGATHER_MAX", "65536"),
+            ("TRIBUTARY_OFFLOAD_MAX", "between_allgather:65536"),
         ];
         assert_eq!(explained(&short, allgather, 2).path, "in_tree");
     }

@@ -173,7 +173,7 @@ impl Selection {
     pub fn between_hosts(decision: Decision, opened: Opened) -> Self {
         let Opened { tree, in_kernel, direct_leaders, group_algorithm, hosts, ranks, .. } = opened;
         let is_in_host_order = opened.is_in_host_order;
-        let asked = decision.limits;
+        let asked = decision.longest;
         let aggregators =
             tree.then_some(if in_kernel { Aggregators::InKernel } else { Aggregators::Processes });
         let mut selection = Self {
@@ -206,7 +206,7 @@ impl Selection {
                 .map(Losses::new),
         };
         let gathered = selection.gathers_scans.then_some(ranks);
-        let limits = asked.settle(gathered, |kind| selection.times_in_tree(kind));
+        let limits = Limits::between_hosts(asked, gathered, |kind| selection.times_in_tree(kind));
         selection.limits = limits;
         selection
     }

@@ -1,15 +1,17 @@
 //! Up to what length collectives are taken: beyond it the underlying MPI is faster.
 
-use serde::{Deserialize, Serialize};
 use tributary_algorithms::CollectiveKind;
 
-use tributary_settings::Settings;
+use tributary_settings::{LongestBytes, Settings};
 
 /// The tree carries whole vectors, and host algorithms the parts of each host: where long ones go through
 /// the tree, only vectors up to this length do (docs/decisions/0031).
 const WHOLE_BYTES_MAX: u64 = 32 << 10;
 
-/// Longest contributions, in bytes; the same at all ranks of a communicator.
+/// Inside a host longer contributions to an allgather are faster in the MPIs (docs/decisions/0017).
+const ALLGATHER_BYTES_MAX: u64 = 4 << 10;
+
+/// OffloadMax contributions, in bytes; the same at all ranks of a communicator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     reduce_scatter_bytes: u64,
@@ -24,10 +26,33 @@ impl Limits {
     /// What one rank's settings say of communicators of one host.
     #[must_use]
     pub fn on_one_host(settings: &Settings) -> Self {
+        let LongestBytes { reduce_scatter, allgather, scan } = settings.offload_max.inside;
         Self {
-            reduce_scatter_bytes: settings.reduce_scatter_max_bytes,
-            allgather_bytes: settings.allgather_max_bytes,
-            scan_bytes: settings.scan_max_bytes,
+            reduce_scatter_bytes: reduce_scatter.unwrap_or(u64::MAX),
+            allgather_bytes: allgather.unwrap_or(ALLGATHER_BYTES_MAX),
+            scan_bytes: scan.unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Those of a communicator of several hosts. `times_in_tree` tells how many contributions a long one becomes in the tree, or
+    /// none if it takes direct links; `gathered` how many ranks' vectors a scan gathers, where it does.
+    pub(crate) fn between_hosts(
+        asked: LongestBytes,
+        gathered: Option<u32>,
+        mut times_in_tree: impl FnMut(CollectiveKind) -> Option<u64>,
+    ) -> Self {
+        let mut limit = |asked: Option<u64>, kind| {
+            let by_path = || times_in_tree(kind).map_or(u64::MAX, |times| WHOLE_BYTES_MAX / times);
+            asked.unwrap_or_else(by_path)
+        };
+        // What is asked for counts all vectors that are gathered.
+        let is_bounded = |bytes: &u64| *bytes != u64::MAX;
+        let of_one = |bytes: u64| bytes / u64::from(gathered.unwrap_or(1).max(1));
+        let scan = asked.scan.map(|bytes| Some(bytes).filter(is_bounded).map_or(u64::MAX, of_one));
+        Self {
+            reduce_scatter_bytes: limit(asked.reduce_scatter, CollectiveKind::ReduceScatter),
+            allgather_bytes: limit(asked.allgather, CollectiveKind::Allgather),
+            scan_bytes: limit(scan, CollectiveKind::Scan),
         }
     }
 
@@ -60,48 +85,6 @@ impl Limits {
             | CollectiveKind::Reduce
             | CollectiveKind::Barrier
             | CollectiveKind::Broadcast => None,
-        }
-    }
-}
-
-/// What one rank's settings say of communicators of several hosts; none where the path decides.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct AskedLimits {
-    reduce_scatter_bytes: Option<u64>,
-    allgather_bytes: Option<u64>,
-    scan_bytes: Option<u64>,
-}
-
-impl AskedLimits {
-    pub(crate) fn of(settings: &Settings) -> Self {
-        Self {
-            reduce_scatter_bytes: settings.between_reduce_scatter_max_bytes,
-            allgather_bytes: settings.between_allgather_max_bytes,
-            scan_bytes: settings.between_scan_max_bytes,
-        }
-    }
-
-    /// The limits of a communicator. `times_in_tree` tells how many contributions a long one becomes in
-    /// the tree, or none if it takes direct links; `gathered` how many ranks' vectors a scan gathers,
-    /// where it does.
-    pub(crate) fn settle(
-        self,
-        gathered: Option<u32>,
-        mut times_in_tree: impl FnMut(CollectiveKind) -> Option<u64>,
-    ) -> Limits {
-        let mut limit = |asked: Option<u64>, kind| {
-            let by_path = || times_in_tree(kind).map_or(u64::MAX, |times| WHOLE_BYTES_MAX / times);
-            asked.unwrap_or_else(by_path)
-        };
-        // What is asked for counts all vectors that are gathered.
-        let is_bounded = |bytes: &u64| *bytes != u64::MAX;
-        let of_one = |bytes: u64| bytes / u64::from(gathered.unwrap_or(1).max(1));
-        let scan_bytes =
-            self.scan_bytes.map(|bytes| Some(bytes).filter(is_bounded).map_or(u64::MAX, of_one));
-        Limits {
-            reduce_scatter_bytes: limit(self.reduce_scatter_bytes, CollectiveKind::ReduceScatter),
-            allgather_bytes: limit(self.allgather_bytes, CollectiveKind::Allgather),
-            scan_bytes: limit(scan_bytes, CollectiveKind::Scan),
         }
     }
 }

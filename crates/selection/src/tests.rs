@@ -187,8 +187,11 @@ fn goes_on_8(set: &[(&str, &str)], tuning: &Tuning, elements: u64) -> (bool, Pat
         Hosts { count: 8, network: Some(Network::Ethernet25), ranks: 8, have_datagrams: true };
     let decision = Decision::new(&settings(set), tuning, hosts);
     let group_algorithm = decision.group_radices().map(|radices| Algorithm::MixedRadix { radices });
-    let opened =
-        Opened { tree: decision.opens_tree && set.contains(&MANAGER), group_algorithm, ..opened(8) };
+    let opened = Opened {
+        tree: decision.opens_tree && set.contains(&MANAGER),
+        group_algorithm,
+        ..opened(8)
+    };
     let mut selection = Selection::between_hosts(decision, opened);
     (group_algorithm.is_some(), selection.path(&allreduce(elements)))
 }

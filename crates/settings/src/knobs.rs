@@ -269,60 +269,16 @@ pub const SUB_PARTITIONS: Knob = Knob {
     help: "pieces of each leader's share of an allreduce over direct links: while one is between the hosts, \
            the next is reduced inside them; auto takes what was measured (TRIBUTARY_TUNING), else 1",
 };
-/// Where a reduce-scatter is left to the underlying MPI.
-pub const REDUCE_SCATTER_MAX: Knob = Knob {
-    name: "TRIBUTARY_REDUCE_SCATTER_MAX",
-    default: "always",
-    unit: "bytes",
-    allowed: "0 to 18446744073709551615, or always",
-    help: "longest vector of a reduce-scatter inside one host that is ours; \
-           bench/node/node.py --further measures up to where that is faster",
-};
-/// Where an allgather is left to the underlying MPI.
-pub const ALLGATHER_MAX: Knob = Knob {
-    name: "TRIBUTARY_ALLGATHER_MAX",
-    default: "4096",
-    unit: "bytes",
-    allowed: "0 to 18446744073709551615, or always",
-    help: "longest contribution of a rank to an allgather inside one host that is ours; \
-           bench/node/node.py --further measures up to where that is faster",
-};
-/// Where a scan is left to the underlying MPI.
-pub const SCAN_MAX: Knob = Knob {
-    name: "TRIBUTARY_SCAN_MAX",
-    default: "always",
-    unit: "bytes",
-    allowed: "0 to 18446744073709551615, or always",
-    help: "longest vector of a scan inside one host, exclusive or not, that is ours; \
-           bench/node/node.py --further measures up to where that is faster",
-};
-/// Where a reduce-scatter between hosts is left to the underlying MPI.
-pub const BETWEEN_REDUCE_SCATTER_MAX: Knob = Knob {
-    name: "TRIBUTARY_BETWEEN_REDUCE_SCATTER_MAX",
+/// Where collectives are left to the underlying MPI.
+pub const OFFLOAD_MAX: Knob = Knob {
+    name: "TRIBUTARY_OFFLOAD_MAX",
     default: "auto",
     unit: "bytes",
-    allowed: "0 to 18446744073709551615, always, or auto",
-    help: "longest vector of a reduce-scatter between hosts that is ours; \
-           auto: always where long ones take direct links, 32 KiB in all where the tree carries them whole",
-};
-/// Where an allgather between hosts is left to the underlying MPI.
-pub const BETWEEN_ALLGATHER_MAX: Knob = Knob {
-    name: "TRIBUTARY_BETWEEN_ALLGATHER_MAX",
-    default: "auto",
-    unit: "bytes",
-    allowed: "0 to 18446744073709551615, always, or auto",
-    help: "longest contribution of a rank to an allgather between hosts that is ours; \
-           auto: always where long ones take direct links, 32 KiB in all where the tree carries them whole",
-};
-/// Where a scan between hosts is left to the underlying MPI.
-pub const BETWEEN_SCAN_MAX: Knob = Knob {
-    name: "TRIBUTARY_BETWEEN_SCAN_MAX",
-    default: "auto",
-    unit: "bytes",
-    allowed: "0 to 18446744073709551615, always, or auto",
-    help: "longest vector of a scan between hosts, exclusive or not, that is ours; where the ranks of a \
-           host are no neighbours in the communicator, of all ranks' vectors together; \
-           auto: always where long ones take direct links, 32 KiB in all where the tree carries them whole",
+    allowed: "auto, or a list of NAME:BYTES and NAME:always, where NAME is reduce_scatter, allgather, scan, or one of them with \
+              between_ before it",
+    help: "longest vector of a reduce-scatter or a scan, and contribution of a rank to an allgather, that is ours, inside a host and \
+           between hosts; auto inside a host: 4096 for allgather, else always; between hosts: always where long ones take direct \
+           links, 32 KiB in all where the tree carries them whole; bench/node/node.py --further measures up to where ours is faster",
 };
 /// Measurements to choose by.
 pub const TUNING: Knob = Knob {
@@ -546,12 +502,7 @@ pub const KNOBS: &[&Knob] = &[
     &SOCKETS,
     &LEADERS,
     &SUB_PARTITIONS,
-    &REDUCE_SCATTER_MAX,
-    &ALLGATHER_MAX,
-    &SCAN_MAX,
-    &BETWEEN_REDUCE_SCATTER_MAX,
-    &BETWEEN_ALLGATHER_MAX,
-    &BETWEEN_SCAN_MAX,
+    &OFFLOAD_MAX,
     &TUNING,
     &HOST_ADDRESS,
     &INTERFACE,

@@ -7,6 +7,7 @@ mod choice;
 mod error;
 pub mod knobs;
 mod misspelt;
+mod offload_max;
 mod reach;
 mod reader;
 
@@ -25,6 +26,7 @@ pub use self::choice::{
 };
 pub use self::error::SettingError;
 pub use self::misspelt::{Misspelt, misspelt};
+pub use self::offload_max::{LongestBytes, OffloadMax};
 pub use self::reach::{InterfaceChoice, Ports, share_bits};
 use self::reader::Reader;
 
@@ -48,7 +50,7 @@ pub struct Settings {
     pub hosts: u32,
     /// Outstanding operations to ask for per group.
     pub osos: u16,
-    /// Longest segment to ask for.
+    /// OffloadMax segment to ask for.
     pub payload_max_bytes: u32,
     /// Streams to ask for.
     pub stream: StreamTerms,
@@ -86,18 +88,8 @@ pub struct Settings {
     pub leaders: Option<u32>,
     /// Sub-partitions of each leader's share; none if they are to be chosen.
     pub sub_partitions: Option<u32>,
-    /// Longest vector of a reduce-scatter that is worth it.
-    pub reduce_scatter_max_bytes: u64,
-    /// Longest contribution to an allgather that is worth it.
-    pub allgather_max_bytes: u64,
-    /// Longest vector of a scan that is worth it.
-    pub scan_max_bytes: u64,
-    /// The same between hosts, none where the path decides: longest vector of a reduce-scatter.
-    pub between_reduce_scatter_max_bytes: Option<u64>,
-    /// Longest contribution to an allgather between hosts.
-    pub between_allgather_max_bytes: Option<u64>,
-    /// Longest vector of a scan between hosts.
-    pub between_scan_max_bytes: Option<u64>,
+    /// Up to what length collectives are taken of which the MPI does longer ones faster.
+    pub offload_max: OffloadMax,
     /// Which measurements of this system decide.
     pub tuning: TuningChoice,
     /// Where other hosts reach this one.
@@ -147,14 +139,6 @@ impl Settings {
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, SettingError> {
         let read = Reader(environment);
-        let bytes_or_always =
-            |knob| Ok(read.number_unless(knob, "always", 0..=u64::MAX)?.unwrap_or(u64::MAX));
-        let bytes_or_auto = |knob: &'static knobs::Knob| {
-            if knob.value(&read.0).value == "always" {
-                return Ok(Some(u64::MAX));
-            }
-            read.number_unless(knob, "auto", 0..=u64::MAX)
-        };
         let fabric = read.choice(&knobs::FABRIC)?;
         let manager = read.parse(&knobs::MANAGER, reader::address)?;
         let (sums, external_receiver) =
@@ -196,12 +180,7 @@ impl Settings {
                 "auto",
                 1..=SUB_PARTITIONS_MAX,
             )?,
-            reduce_scatter_max_bytes: bytes_or_always(&knobs::REDUCE_SCATTER_MAX)?,
-            allgather_max_bytes: bytes_or_always(&knobs::ALLGATHER_MAX)?,
-            scan_max_bytes: bytes_or_always(&knobs::SCAN_MAX)?,
-            between_reduce_scatter_max_bytes: bytes_or_auto(&knobs::BETWEEN_REDUCE_SCATTER_MAX)?,
-            between_allgather_max_bytes: bytes_or_auto(&knobs::BETWEEN_ALLGATHER_MAX)?,
-            between_scan_max_bytes: bytes_or_auto(&knobs::BETWEEN_SCAN_MAX)?,
+            offload_max: read.parse(&knobs::OFFLOAD_MAX, OffloadMax::parse)?.unwrap_or_default(),
             tuning: TuningChoice::of(&read.text(&knobs::TUNING)),
             host_address: read.parse(&knobs::HOST_ADDRESS, |text| text.parse().ok())?,
             interface: read.parse(&knobs::INTERFACE, InterfaceChoice::parse)?,
@@ -233,9 +212,7 @@ mod tests {
         assert_eq!(settings.manager, None);
         assert_eq!(settings.hosts, 1);
         assert_eq!(settings.transport, TransportChoice::Auto);
-        let always = |name: &str| (name == "TRIBUTARY_SCAN_MAX").then(|| "always".to_owned());
-        let settings = Settings::from_environment(always).unwrap();
-        assert_eq!(settings.scan_max_bytes, u64::MAX);
+        assert_eq!(settings.offload_max, OffloadMax::default());
     }
 
     #[test]
@@ -278,7 +255,7 @@ mod tests {
             ("TRIBUTARY_LEADERS", "17"),
             ("TRIBUTARY_GROUPS", "4x1"),
             ("TRIBUTARY_GROUPS", "64"),
-            ("TRIBUTARY_SCAN_MAX", "never"),
+            ("TRIBUTARY_OFFLOAD_MAX", "scan:never"),
         ] {
             let set = |asked: &str| (asked == name).then(|| value.to_owned());
             let error = Settings::from_environment(set).unwrap_err().to_string();
