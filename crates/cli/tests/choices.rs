@@ -207,9 +207,8 @@ fn wrong_prices_are_found_out() {
     ];
     let network = Network::Ethernet25;
     // The second length is above what groups carry, and hides no tree.
-    let cases = [8, 16]
-        .into_iter()
-        .flat_map(|hosts| [8, 1448, 16 << 10, 256 << 10].map(|it| (hosts, it)));
+    let cases =
+        [8, 16].into_iter().flat_map(|hosts| [8, 1448, 16 << 10, 256 << 10].map(|it| (hosts, it)));
     let judged: Vec<_> = cases
         .map(|(hosts, len_bytes)| (hosts, len_bytes, simulate(network, hosts, len_bytes)))
         .collect();
