@@ -67,7 +67,7 @@ pub(super) struct Predictor {
     /// The levels of replicated groups, if there are any.
     groups: Option<Radices>,
     /// For collective and quarter of an octave.
-    known: BTreeMap<(CollectiveKind, u64), Fastest>,
+    known: BTreeMap<(CollectiveKind, u64, bool), Fastest>,
 }
 
 /// What is the fastest for one collective and length.
@@ -100,8 +100,11 @@ impl Predictor {
 
     /// Lengths of the same quarter of an octave get one answer, that of its shortest, so that few are predicted.
     fn fastest(&mut self, kind: CollectiveKind, len_bytes: u64) -> Fastest {
+        // Groups may carry the shortest, and not all that share its answer.
+        let may_go_by_groups = goes_by_groups(kind, len_bytes as usize);
         let len_bytes = shortest_of_quarter_octave(len_bytes.min(LENGTH_MAX));
-        if let Some(known) = self.known.get(&(kind, len_bytes)) {
+        let class = (kind, len_bytes, may_go_by_groups);
+        if let Some(known) = self.known.get(&class) {
             return *known;
         }
         let candidates = self.candidates(kind, len_bytes);
@@ -110,8 +113,10 @@ impl Predictor {
             Way::Hosts(_, MessageCarrier::Datagrams) | Way::Tree => None,
         });
         let over_links = over_links.expect("every collective has a host algorithm");
-        let fastest = Fastest { way: candidates[0].way, over_links };
-        self.known.insert((kind, len_bytes), fastest);
+        let mut ways = candidates.iter().map(|candidate| candidate.way);
+        let way = ways.find(|way| may_go_by_groups || !way.is_by_groups());
+        let fastest = Fastest { way: way.expect("links carry everything"), over_links };
+        self.known.insert(class, fastest);
         fastest
     }
 
@@ -248,6 +253,9 @@ mod tests {
                 assert!(predictor.way(CollectiveKind::Barrier, 0).is_by_groups(), "{hosts}");
                 assert!(!predictor.way(CollectiveKind::Broadcast, 8).is_by_groups());
                 assert!(!predictor.way(CollectiveKind::Allreduce, 1 << 14).is_by_groups());
+                // Of the same quarter of an octave.
+                assert!(predictor.way(CollectiveKind::Allreduce, 1024).is_by_groups());
+                assert!(!predictor.way(CollectiveKind::Allreduce, 1025).is_by_groups());
             }
         }
     }
