@@ -191,9 +191,20 @@ impl TreeMember {
         self.close_gracefully(GRACE_TIMEOUT);
     }
 
-    /// Whether other members may need this one when it has left: it has nothing under way, and what they may lack.
+    /// Whether other members may need this one when it has left: it has nothing under way, and what they may lack. Its link to the
+    /// aggregator may have ended in the very round that brought the last result, of which nobody has heard yet.
     pub(crate) fn may_be_needed(&self) -> bool {
-        self.retained.is_some() && self.running.is_none() && !self.is_gone
+        self.retained.is_some() && self.running.is_none()
+    }
+
+    /// Goes on until the aggregator's end of the link is closed, and tells nobody.
+    #[cfg(test)]
+    pub(crate) fn pump_until_gone(&mut self) {
+        while !self.is_gone {
+            self.make_link_due();
+            self.pump();
+            std::thread::sleep(Duration::from_micros(100));
+        }
     }
 
     /// Leaves the group, and stays for those that have not.

@@ -26,6 +26,8 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 enum Ending {
     /// These hosts have it, one bit each, and leave; the aggregator dies.
     DiesBehind(u32),
+    /// These hosts have it, and the aggregator dies before they leave: the round that brought the result found that out.
+    DiesBefore(u32),
     /// All have it and leave; it says so, and they go.
     InOrder,
 }
@@ -101,7 +103,9 @@ fn aggregate(mut acceptor: TcpAcceptor, ending: Ending) {
     let mut children: Vec<Child> = Vec::new();
     let (mut sum, mut is_served) = (0, false);
     let has_result = |child: &Child| match (ending, child.request) {
-        (Ending::DiesBehind(hosts), Some((header, _))) => hosts >> header.edge.child.0 & 1 == 1,
+        (Ending::DiesBehind(hosts) | Ending::DiesBefore(hosts), Some((header, _))) => {
+            hosts >> header.edge.child.0 & 1 == 1
+        }
         (ending, _) => ending == Ending::InOrder,
     };
     loop {
@@ -117,7 +121,9 @@ fn aggregate(mut acceptor: TcpAcceptor, ending: Ending) {
                 child.say(header, Message::Result(part), &sum.to_le_bytes());
             }
         }
-        if is_served && children.iter().filter(|it| has_result(it)).all(|child| child.has_left) {
+        let mut served = children.iter().filter(|it| has_result(it));
+        let may_die = matches!(ending, Ending::DiesBefore(_));
+        if is_served && (may_die || served.all(|child| child.has_left)) {
             if ending == Ending::InOrder {
                 children.iter_mut().for_each(Child::end);
             }
@@ -128,7 +134,7 @@ fn aggregate(mut acceptor: TcpAcceptor, ending: Ending) {
 }
 
 /// A host's part: one sum, and leaving.
-fn run_host(mut tree: FailoverTree, host: u32) -> Result<u64, Abort> {
+fn run_host(mut tree: FailoverTree, host: u32, ending: Ending) -> Result<u64, Abort> {
     let (source, mut target) = (u64::from(host) + 1, 0_u64);
     let operation = InterHostOperation {
         collective: Collective::Allreduce,
@@ -147,6 +153,9 @@ fn run_host(mut tree: FailoverTree, host: u32) -> Result<u64, Abort> {
     while !tree.poll()? {
         tree.sleep(Duration::from_millis(5));
         tree.check();
+    }
+    if let (State::InTree(member), Ending::DiesBefore(_)) = (&mut tree.state, ending) {
+        member.pump_until_gone();
     }
     tree.leave();
     Ok(target)
@@ -180,7 +189,7 @@ fn run(ending: Ending) -> Vec<Result<u64, Abort>> {
             let request: Request = Arc::new(|| Err("there is no manager".to_owned()));
             let alarm = Alarm::new().expect("descriptors");
             let tree = FailoverTree::new(member, links, terms, request, alarm);
-            report.send((host, run_host(tree, host))).expect("the test waits");
+            report.send((host, run_host(tree, host, ending))).expect("the test waits");
         });
     }
     let mut results = vec![None; HOSTS as usize];
@@ -196,6 +205,13 @@ fn run(ending: Ending) -> Vec<Result<u64, Abort>> {
 fn a_host_that_has_left_supplies_the_last_result() {
     for hosts in 1..(1 << HOSTS) - 1 {
         assert_eq!(run(Ending::DiesBehind(hosts)), [Ok(6); 3], "hosts {hosts:03b} had it");
+    }
+}
+
+#[test]
+fn a_host_that_finds_the_tree_lost_with_the_last_result_supplies_it() {
+    for hosts in 1..(1 << HOSTS) - 1 {
+        assert_eq!(run(Ending::DiesBefore(hosts)), [Ok(6); 3], "hosts {hosts:03b} had it");
     }
 }
 
