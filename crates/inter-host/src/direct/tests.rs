@@ -30,6 +30,7 @@ use super::options::options;
 use super::purpose::Purpose;
 use super::*;
 use crate::kernels::kernel;
+use crate::loopback;
 use crate::operation::{InterHost, InterHostOperation};
 
 /// Longest a test's hosts may take: they deadlock, or they are done long before.
@@ -102,8 +103,8 @@ fn listening(
     named: AlgorithmChoice,
     identity: Identity,
 ) -> (Vec<Host>, Vec<SocketAddr>) {
-    let listeners: Vec<_> =
-        (0..count).map(|_| Listener::bind(Ipv4Addr::LOCALHOST.into(), None).unwrap()).collect();
+    let local = loopback::own_address();
+    let listeners: Vec<_> = (0..count).map(|_| Listener::bind(local, None).unwrap()).collect();
     let addresses: Vec<_> = listeners.iter().map(|(_, address)| *address).collect();
     let host = |(host, (listener, _))| {
         let links = DirectLinks::new(host, identity, listener, addresses.clone());

@@ -91,8 +91,9 @@ fn forged_datagrams_change_nothing_and_are_counted() {
         });
         for ((sums, stats), expected) in counts.into_iter().zip(expected) {
             assert!(sums == expected, "authenticated: {authenticates}");
-            // The kernel's filter lets frames with the secret pass.
-            assert_eq!((stats.refused, stats.unqueued), (24, 24), "{stats:?}");
+            // The kernel's filter lets frames with the secret pass, and is no promise to drop the others.
+            assert_eq!(stats.refused + stats.unqueued, 48, "{stats:?}");
+            assert!(stats.refused >= 24, "{stats:?}");
         }
     }
 }
