@@ -108,8 +108,9 @@ fn main() {
     unshared.expect("a network namespace, as root");
     let (mut program, mut tables) = Program::load().expect("the kernel takes the program");
     println!("sums of {CHILDREN} children: the last packet's run, median of {ROUNDS}");
-    for datatype in [Datatype::I32, Datatype::F32, Datatype::F64] {
-        for bytes in [8, 64, 256, 512, 1024] {
+    // An exact sum of one double is one of two or three i64, of a float of two.
+    for datatype in [Datatype::I32, Datatype::I64, Datatype::F32, Datatype::F64] {
+        for bytes in [8, 16, 24, 64, 256, 512, 1024] {
             let elements = bytes / datatype.size_bytes() as u32;
             let shape = Shape::new(Operator::Sum, datatype, elements).expect("it is defined");
             let by = match fold(Operator::Sum, datatype, elements, CHILDREN) {
