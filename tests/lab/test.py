@@ -41,7 +41,6 @@ LABS_SHORT = ("openmpi  8 ranks", "mpich    3 ranks", "mpich    6 ranks")
 # Collectives in which every rank has a part of its own, at every length, by either way between hosts.
 FURTHER_LAB = ["--hosts", "4", "--hosts-per-leaf", "2"]
 FURTHER = [("mpich", "tree", 8, 2), ("mpich", "direct", 8, 2), ("openmpi", "direct", 4, 1)]
-ALL_LENGTHS = {"TRIBUTARY_OFFLOAD_MAX": "between_reduce_scatter:always,between_allgather:always,between_scan:always"}
 
 # Datagrams with results by multicast, over two levels: the labs' options, and whether multicast arrives.
 # If links drop it, the root must notice and log it.
@@ -197,7 +196,7 @@ def check(mpi, name, ranks, per_host, hosts, tree_only, program, arguments):
 
 def check_further(mpi, name, method, ranks, per_host, program, arguments):
     """Every such collective goes by the method; on communicators inside a host, in its memory."""
-    environment = {**ALL_LENGTHS, "TRIBUTARY_BETWEEN_HOSTS": method}
+    environment = {**labs.ALL_LENGTHS, "TRIBUTARY_BETWEEN_HOSTS": method}
     counts = run_program(mpi, name, ranks, per_host, program, arguments, environment)
     path = {"tree": "in_tree", "direct": "direct"}[method]
     found = world_of(counts)["collectives"]

@@ -302,9 +302,7 @@ impl FailoverTree {
     /// reaches hear it from the tree.
     #[cold]
     fn on_told_over_links(&mut self, abort: Abort) -> Abort {
-        if let State::InTree(member) = &mut self.state {
-            member.pass_on(abort.reason, abort.at_fault.0 as usize);
-        }
+        self.pass_on(abort);
         self.on_links_failed(abort)
     }
 

@@ -12,8 +12,6 @@ mod direct_method;
 mod exact_kernels;
 pub mod failover;
 mod kernels;
-#[cfg(test)]
-mod loopback;
 mod operation;
 pub mod replicated;
 pub mod threads;

@@ -11,7 +11,7 @@ const WHOLE_BYTES_MAX: u64 = 32 << 10;
 /// Inside a host longer contributions to an allgather are faster in the MPIs (docs/decisions/0017).
 const ALLGATHER_BYTES_MAX: u64 = 4 << 10;
 
-/// OffloadMax contributions, in bytes; the same at all ranks of a communicator.
+/// Longest contributions, in bytes; the same at all ranks of a communicator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     reduce_scatter_bytes: u64,

@@ -50,7 +50,7 @@ pub struct Settings {
     pub hosts: u32,
     /// Outstanding operations to ask for per group.
     pub osos: u16,
-    /// OffloadMax segment to ask for.
+    /// Longest segment to ask for.
     pub payload_max_bytes: u32,
     /// Streams to ask for.
     pub stream: StreamTerms,

@@ -27,7 +27,6 @@ use tributary_wire::{Datatype, Operator};
 use super::*;
 use crate::direct::{DirectLinks, Identity, Listener};
 use crate::kernels::kernel;
-use crate::loopback;
 use crate::operation::{InterHost, InterHostOperation};
 
 /// Longest a test's hosts may take: they deadlock, or they are done long before.
@@ -52,7 +51,6 @@ fn members(levels: &[u32], identity: Identity) -> Vec<ReplicatedLevels> {
 /// So many hosts in groups of at most these sizes.
 fn members_of(hosts: u32, levels: &[u32], identity: Identity) -> Vec<ReplicatedLevels> {
     let plan = Plan::even(hosts, radices(levels)).expect("a plan");
-    // Rings are found by it.
     let local = Ipv4Addr::LOCALHOST.into();
     let listeners: Vec<_> = (0..hosts).map(|_| Listener::bind(local, None).unwrap()).collect();
     let endpoints: Vec<_> = (0..hosts).map(|_| Endpoint::bind(local, None).unwrap()).collect();
@@ -68,7 +66,7 @@ fn members_of(hosts: u32, levels: &[u32], identity: Identity) -> Vec<ReplicatedL
 
 /// The same hosts over links, in the same plan's order.
 fn over_links(hosts: u32, identity: Identity) -> Vec<DirectLinks> {
-    let local = loopback::own_address();
+    let local = Ipv4Addr::LOCALHOST.into();
     let listeners: Vec<_> = (0..hosts).map(|_| Listener::bind(local, None).unwrap()).collect();
     let addresses: Vec<SocketAddr> = listeners.iter().map(|(_, address)| *address).collect();
     let links = |(me, (listener, _))| DirectLinks::new(me, identity, listener, addresses.clone());

@@ -81,7 +81,7 @@ fn read_frame(from: &mut TcpStream) -> std::io::Result<Vec<u8>> {
 
 /// Hosts among which 0 and 1 are joined through a relay.
 fn relayed(count: u32, named: AlgorithmChoice, identity: Identity, relay: Relay) -> Vec<Host> {
-    let local = loopback::own_address();
+    let local = own_address();
     let listeners: Vec<_> = (0..count).map(|_| Listener::bind(local, None).unwrap()).collect();
     let addresses: Vec<_> = listeners.iter().map(|(_, address)| *address).collect();
     let mut through_relay = addresses.clone();
