@@ -1,13 +1,15 @@
-"""Goal: the documentation names what exists. Method: names of ARCHITECTURE.md are looked for in the
-code, and the tables of knobs are compared with the table that the host library reads."""
+"""Goal: the documentation names what exists. Method: names of ARCHITECTURE.md and of the code map are looked for in the
+code, its rooms are compared with the manifests, and the tables of knobs with the table that the host library reads."""
 
 import pathlib
 import re
+import tomllib
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CRATES = ROOT / "crates"
 KNOBS = CRATES / "settings/src/knobs.rs"
+PREFIX = "tributary-"
 
 NAME = re.compile(r"`([a-z][a-z-]*(?:::[a-z_]+)+)`")
 CALL = re.compile(r"`([a-z_]+(?:::[a-z_]+)+)` \(`(?:[A-Z]\w*::)?(\w+)`\)")
@@ -37,10 +39,18 @@ def module_file(name):
     return None
 
 
-class ArchitectureTest(unittest.TestCase):
-    """ARCHITECTURE.md says where things are."""
+def dependencies(crate):
+    """The crates of this repository that `crate` is built with, for tests apart."""
+    manifest = tomllib.loads((CRATES / crate / "Cargo.toml").read_text(encoding="utf-8"))
+    tables = [manifest, *manifest.get("target", {}).values()]
+    names = (name for table in tables for kind in ("dependencies", "build-dependencies") for name in table.get(kind, {}))
+    return [name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX)]
 
-    text = read("ARCHITECTURE.md")
+
+class ArchitectureTest(unittest.TestCase):
+    """ARCHITECTURE.md and the code map say where things are."""
+
+    text = read("ARCHITECTURE.md") + read("docs/code-map.md")
 
     def test_modules_exist(self):
         names = set(NAME.findall(self.text))
@@ -60,6 +70,17 @@ class ArchitectureTest(unittest.TestCase):
         there = {file.parent.name for file in CRATES.glob("*/Cargo.toml")}
         self.assertEqual(listed - there, set(), "listed, but not there")
         self.assertEqual(there - listed, set(), "there, but not listed")
+
+    def test_crates_depend_on_their_room_and_those_below(self):
+        rows = re.findall(r"^\| [\w ]+ \| (`[^|]+`) \| ", section(self.text, "Rooms"), re.MULTILINE)
+        rooms = [re.findall(r"`([\w-]+)`", row) for row in rows]
+        self.assertGreaterEqual(len(rooms), 5)
+        height = {crate: -number for number, room in enumerate(rooms) for crate in room}
+        there = {file.parent.name for file in CRATES.glob("*/Cargo.toml")}
+        self.assertEqual(set(height), there, "crates with a room, and crates")
+        for crate in sorted(there):
+            for other in dependencies(crate):
+                self.assertLessEqual(height[other], height[crate], f"{crate} depends on {other}, which is in a room above")
 
     def test_files_of_the_shim_exist(self):
         row = next(row for row in self.text.splitlines() if "does an MPI call enter" in row)
