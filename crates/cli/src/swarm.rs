@@ -66,7 +66,8 @@ fn tell(out: &mut impl Write, sweep: &Sweep, stories: &[Story], seconds: f64) ->
     writeln!(
         out,
         "{} seeds, {} failed; {} groups, {} of them cut short by faults; {} completions, {} of them over direct \
-         links; {} trees regained; {} groups of the next build; {} segments inside kernels; {} frames",
+         links; {} trees regained; {} groups of the next build; {} segments inside kernels; {} frames; {} completions in \
+         replicated groups",
         sweep.seeds,
         sweep.failures.len(),
         sweep.groups,
@@ -76,12 +77,13 @@ fn tell(out: &mut impl Write, sweep: &Sweep, stories: &[Story], seconds: f64) ->
         sweep.trees_regained,
         sweep.groups_of_next_build,
         sweep.segments_in_kernel,
-        sweep.frames
+        sweep.frames,
+        sweep.completions_in_groups
     )?;
     let hits: Vec<String> = faults(sweep).map(|(name, hits)| format!("{hits} {name}")).collect();
     writeln!(out, "faults that hit: {}", hits.join(", "))?;
     let seen: Vec<String> = states(sweep).map(|(name, times)| format!("{times} {name}")).collect();
-    writeln!(out, "states of ranks: {}", seen.join(", "))?;
+    writeln!(out, "states of ranks and hosts: {}", seen.join(", "))?;
     writeln!(
         out,
         "commit {}, trace {:016x}, {seconds:.1} s, {:.0} seeds/s",
@@ -120,6 +122,7 @@ fn as_json(sweep: &Sweep, stories: &[Story], seconds: f64) -> serde_json::Value 
         "states": states(sweep).collect::<BTreeMap<_, _>>(),
         "completions": sweep.completions,
         "completions_over_links": sweep.completions_over_links,
+        "completions_in_groups": sweep.completions_in_groups,
         "trees_regained": sweep.trees_regained,
         "groups_of_next_build": sweep.groups_of_next_build,
         "segments_in_kernel": sweep.segments_in_kernel,

@@ -1,22 +1,24 @@
-//! One member of a replicated group: its members send their contributions to one another, and each folds them all.
+//! Replicated groups: their members send their contributions to one another, and each folds them all.
 //!
-//! Owns who has contributed to which operation, what is asked for and answered, and how long contributions and sums are
-//! kept. Datagrams may be lost, repeated and reordered; links between the members are reliable. Must not know: sockets,
-//! clocks, payload. The machine names places, and its driver owns the bytes.
+//! Owns who has contributed to which operation, what is asked for and answered, how long contributions and sums are
+//! kept, and how an operation goes from level to level. Datagrams may be lost, repeated and reordered; links between the
+//! members are reliable. Must not know: sockets, clocks, payload. The machines name places, and their driver owns the bytes.
 //!
-//! Inputs are [`Member::begin`], [`Member::leave`] and `handle_*`; [`Member::poll`] gives outputs. The reasons are in
-//! decision 49.
+//! [`Levels`] is one host in the groups of all levels of a plan, and [`Member`] its place in one of them. Inputs are `begin`,
+//! `leave` and `handle_*`; `poll` gives outputs. The reasons are in decisions 49 and 52.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+mod levels;
 mod member;
 mod operation;
 mod patience;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 
+pub use levels::{Group, Levels, NoGroups, Step};
 pub use member::{Member, NotNow};
 
 /// Most members of a group: a set of them is one word.

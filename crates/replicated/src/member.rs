@@ -76,6 +76,12 @@ impl Member {
         self.operations.len()
     }
 
+    /// How many operations it has begun.
+    #[must_use]
+    pub fn begun_count(&self) -> u64 {
+        self.next
+    }
+
     /// Where this member's contribution to the next operation goes, before [`Self::begin`].
     #[must_use]
     pub fn next_place(&self) -> Place {

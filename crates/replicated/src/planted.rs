@@ -18,11 +18,27 @@ pub enum Bug {
     DeadNotAskedFor = 5,
     /// A member leaves without waiting for the others.
     LeavesAtOnce = 6,
+    /// A sum goes to the next level as soon as the host's own group has it.
+    RaisedEarly = 7,
+    /// Groups in which the same hosts meet have one tag.
+    RoundForgotten = 8,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
+        Self::AnswersForgotten,
+        Self::OwedForgotten,
+        Self::NoTimer,
+        Self::NamedAsSeen,
+        Self::DeadNotAskedFor,
+        Self::LeavesAtOnce,
+        Self::RaisedEarly,
+        Self::RoundForgotten,
+    ];
+
+    /// Those that a single group shows.
+    pub const OF_A_GROUP: [Self; 6] = [
         Self::AnswersForgotten,
         Self::OwedForgotten,
         Self::NoTimer,

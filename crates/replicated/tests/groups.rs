@@ -409,7 +409,7 @@ mod planted {
     #[test]
     #[ignore = "plants bugs for the whole process: run alone"]
     fn every_planted_bug_is_found_within_2000_groups() {
-        for bug in Bug::ALL {
+        for bug in Bug::OF_A_GROUP {
             plant(Some(bug));
             let fault = super::first_fault(2_000);
             plant(None);

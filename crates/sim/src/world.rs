@@ -2,7 +2,7 @@
 //!
 //! Owns every machine of a simulated system, and the cost of its actions. The protocol itself is the
 //! real one: aggregation nodes are [`tributary_protocol::node::Node`]s, members are
-//! [`tributary_protocol::endpoint::Endpoint`]s, members of replicated groups are [`tributary_replicated::Member`]s, and
+//! [`tributary_protocol::endpoint::Endpoint`]s, ranks in replicated groups are [`tributary_replicated::Levels`], and
 //! messages follow [`tributary_algorithms::Schedule`]s. This module carries their frames over the [`Network`] and
 //! charges the time. Start at [`World::run`].
 
@@ -144,7 +144,7 @@ impl<D: Data> World<D> {
             Event::Contribute(rank, bytes) => self.contribute(rank, bytes),
             Event::Notice(notice) => self.see_notice(notice),
             Event::TakeNotices(rank) => self.take_notices(rank),
-            Event::GroupTimer(rank, level) => self.group_timer(rank, level),
+            Event::GroupTimer(rank) => self.group_timer(rank),
         }
         match self.fault.take() {
             Some(fault) => Err(fault),

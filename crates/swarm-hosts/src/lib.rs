@@ -5,6 +5,8 @@
 //! order of two communicators' streams. What is decided there is the product's: crate [`tributary_waits`], and
 //! [`tributary_transport::Marks`]. Connections, shared memory, the tree's aggregator and time are modelled.
 //!
+//! A third system, [`levels`], has hosts in replicated groups.
+//!
 //! The promise: a rank that waits gets its result, or hears within a second that somebody is gone, and who.
 
 #![forbid(unsafe_code)]
@@ -14,6 +16,7 @@ mod connections;
 mod direct;
 mod frame;
 mod kernel;
+pub mod levels;
 mod links;
 mod operations;
 mod plan;

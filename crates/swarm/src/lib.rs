@@ -8,8 +8,8 @@
 //! time. The order is that of TigerBeetle's simulator: faults first, then quiet, then all work must
 //! complete.
 //!
-//! Beside it, each seed runs a second system (crate [`hosts`]): the ranks of several hosts, from set-up to the end, while some
-//! of them die or leave.
+//! Beside it, each seed runs two more systems (crate [`hosts`]): the ranks of several hosts, from set-up to the end, while some
+//! of them die or leave, and hosts in replicated groups.
 //!
 //! Start at [`run`]. `docs/evidence/swarm.md` lists the checks. Nothing here reads a clock or opens a
 //! socket.
@@ -51,11 +51,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use scenario::Scenario;
 use trace::Line;
-use tributary_swarm_hosts as hosts;
+use tributary_swarm_hosts::{self as hosts, levels};
 use verdict::Finding;
 use world::World;
 
-pub use hosts::STATE_NAMES;
 pub use scenario::FAULT_NAMES;
 pub use shrink::{Story, explain};
 pub use sweep::{Sweep, SweepOptions, sweep};
@@ -64,6 +63,24 @@ pub use verdict::Violation;
 /// The commit that this was built from; `unknown` outside a checkout. `+` marks uncommitted
 /// changes.
 pub const COMMIT: &str = env!("TRIBUTARY_COMMIT");
+
+const RANK_STATES: usize = hosts::STATE_NAMES.len();
+const STATES: usize = RANK_STATES + levels::STATE_NAMES.len();
+
+/// The states that ranks, and then hosts in groups, may come to, in the order of the counts of an outcome.
+pub const STATE_NAMES: [&str; STATES] = {
+    let mut names = [""; STATES];
+    let mut at = 0;
+    while at < STATES {
+        names[at] = if at < RANK_STATES {
+            hosts::STATE_NAMES[at]
+        } else {
+            levels::STATE_NAMES[at - RANK_STATES]
+        };
+        at += 1;
+    }
+    names
+};
 
 /// Outcome of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +109,9 @@ pub struct Outcome {
     pub groups_failed: u64,
     /// Faults that hit a target, by kind, in the order of [`FAULT_NAMES`].
     pub faults: [u64; FAULT_NAMES.len()],
-    /// How often ranks came to each of the states of [`STATE_NAMES`], in that order.
+    /// Operations that completed in replicated groups, counted at every host.
+    pub completions_in_groups: u64,
+    /// How often ranks and hosts came to each of the states of [`STATE_NAMES`], in that order.
     pub states: [u64; STATE_NAMES.len()],
     /// The violation, if there was one.
     pub violation: Option<Violation>,
@@ -103,11 +122,18 @@ pub struct Outcome {
 pub fn run(seed: u64) -> Outcome {
     let outcome = run_scenario(&Scenario::draw(seed), false).outcome;
     let hosts = run_hosts(seed, false);
+    let groups = run_groups(seed, false);
+    let mut states = [0; STATES];
+    states[..RANK_STATES].copy_from_slice(&hosts.states);
+    states[RANK_STATES..].copy_from_slice(&groups.states);
+    let hashes = hosts.trace_hash ^ groups.trace_hash.rotate_left(2);
+    let violation = outcome.violation.or(hosts.violation.map(Violation::Ranks));
     Outcome {
-        trace_hash: outcome.trace_hash.rotate_left(1) ^ hosts.trace_hash,
-        steps: outcome.steps + hosts.steps,
-        states: hosts.states,
-        violation: outcome.violation.or(hosts.violation.map(Violation::Ranks)),
+        trace_hash: outcome.trace_hash.rotate_left(1) ^ hashes,
+        steps: outcome.steps + hosts.steps + groups.steps,
+        completions_in_groups: groups.completions,
+        states,
+        violation: violation.or(groups.violation.map(Violation::Groups)),
         ..outcome
     }
 }
@@ -116,6 +142,12 @@ fn run_hosts(seed: u64, keeps_trace: bool) -> hosts::Report {
     // As below.
     let ended = catch_unwind(|| hosts::run(seed, keeps_trace));
     ended.unwrap_or_else(|panic| hosts::Report::of_panic(message_of(panic.as_ref())))
+}
+
+fn run_groups(seed: u64, keeps_trace: bool) -> levels::Report {
+    // As below.
+    let ended = catch_unwind(|| levels::run(seed, keeps_trace));
+    ended.unwrap_or_else(|panic| levels::Report::of_panic(message_of(panic.as_ref())))
 }
 
 fn message_of(panic: &(dyn Any + Send)) -> String {
@@ -156,7 +188,8 @@ fn run_scenario(scenario: &Scenario, keeps_trace: bool) -> Report {
             as u64,
         groups_failed: world.runs.iter().filter(|run| failed(run)).count() as u64,
         faults: world.hits,
-        states: [0; STATE_NAMES.len()],
+        completions_in_groups: 0,
+        states: [0; STATES],
         violation: world.finding.as_ref().map(|finding| finding.violation.clone()),
     };
     Report { outcome, finding: world.finding.take(), lines: world.trace.into_lines() }

@@ -3,7 +3,7 @@
 use super::scenario::Scenario;
 use super::trace::Line;
 use super::verdict::{Finding, Violation};
-use super::{Report, run_hosts, run_scenario};
+use super::{Report, run_groups, run_hosts, run_scenario};
 
 /// Most runs that are spent on reducing one scenario.
 const RUNS_MAX: u32 = 3_000;
@@ -27,10 +27,12 @@ pub struct Story {
 pub fn explain(seed: u64) -> Option<Story> {
     let mut scenario = Scenario::draw(seed);
     let Some(violation) = run_scenario(&scenario, false).outcome.violation else {
-        let report = run_hosts(seed, true);
-        let mut lines = report.lines;
-        lines.drain(..lines.len().saturating_sub(LINES_MAX).min(lines.len()));
-        return Some(Story { seed, violation: Violation::Ranks(report.violation?), lines });
+        let (ranks, groups) = (run_hosts(seed, true), run_groups(seed, true));
+        let of_ranks = ranks.violation.map(|it| (Violation::Ranks(it), ranks.lines));
+        let of_groups = groups.violation.map(|it| (Violation::Groups(it), groups.lines));
+        let (violation, mut lines) = of_ranks.or(of_groups)?;
+        lines.drain(..lines.len().saturating_sub(LINES_MAX));
+        return Some(Story { seed, violation, lines });
     };
     shrink(&mut scenario, &violation);
     let Report { finding, lines, .. } = run_scenario(&scenario, true);

@@ -29,7 +29,9 @@ pub struct Sweep {
     pub groups: u64,
     /// Faults that hit a target, by kind, in the order of [`FAULT_NAMES`].
     pub faults: [u64; FAULT_NAMES.len()],
-    /// How often ranks came to each of the states of [`STATE_NAMES`], in that order.
+    /// Operations that completed in replicated groups, counted at every host.
+    pub completions_in_groups: u64,
+    /// How often ranks and hosts came to each of the states of [`STATE_NAMES`], in that order.
     pub states: [u64; STATE_NAMES.len()],
     /// Groups that failed at one or more members.
     pub groups_failed: u64,
@@ -57,6 +59,7 @@ impl Sweep {
             frames: outcome.frames,
             groups: outcome.groups,
             faults: outcome.faults,
+            completions_in_groups: outcome.completions_in_groups,
             states: outcome.states,
             groups_failed: outcome.groups_failed,
             completions: outcome.completions,
@@ -77,6 +80,7 @@ impl Sweep {
             frames: self.frames + other.frames,
             groups: self.groups + other.groups,
             faults: std::array::from_fn(|kind| self.faults[kind] + other.faults[kind]),
+            completions_in_groups: self.completions_in_groups + other.completions_in_groups,
             states: std::array::from_fn(|state| self.states[state] + other.states[state]),
             groups_failed: self.groups_failed + other.groups_failed,
             completions: self.completions + other.completions,

@@ -195,6 +195,9 @@ pub enum Violation {
     /// In the system of ranks on several hosts.
     #[error(transparent)]
     Ranks(#[from] tributary_swarm_hosts::Violation),
+    /// In the system of hosts in replicated groups.
+    #[error(transparent)]
+    Groups(#[from] tributary_swarm_hosts::levels::Violation),
     /// A machine or its driver panicked.
     #[error("panicked: {message}")]
     Panicked {

@@ -8,8 +8,9 @@ mod page;
 
 use tributary_exact::planted as exact;
 use tributary_protocol::planted::{self as machines, Bug};
+use tributary_replicated::planted::{self as replicated, Bug as GroupBug};
 use tributary_swarm::{self as swarm, FAULT_NAMES, STATE_NAMES, Violation};
-use tributary_swarm_hosts as hosts;
+use tributary_swarm_hosts::{self as hosts, levels};
 
 const SEEDS_MAX: u64 = 10_000;
 /// Seeds that must be clean once nothing is planted.
@@ -19,6 +20,7 @@ const CLEAN: u64 = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Planted {
     InMachines(Bug),
+    InGroups(GroupBug),
     /// Readers of an exact sum lose the carries between its digits.
     LostCarry,
 }
@@ -26,24 +28,34 @@ enum Planted {
 impl Planted {
     /// All of them, in the page's order.
     fn all() -> Vec<Self> {
-        Bug::ALL.into_iter().map(Self::InMachines).chain([Self::LostCarry]).collect()
+        let in_machines = Bug::ALL.into_iter().map(Self::InMachines);
+        let in_groups = GroupBug::ALL.into_iter().map(Self::InGroups);
+        in_machines.chain([Self::LostCarry]).chain(in_groups).collect()
     }
 
     fn bug(self) -> Option<Bug> {
         match self {
             Self::InMachines(bug) => Some(bug),
-            Self::LostCarry => None,
+            Self::InGroups(_) | Self::LostCarry => None,
         }
     }
 
     fn plant(self) {
         machines::plant(self.bug());
         exact::plant(self == Self::LostCarry);
+        replicated::plant(match self {
+            Self::InGroups(bug) => Some(bug),
+            Self::InMachines(_) | Self::LostCarry => None,
+        });
     }
 
     /// Its name on the page.
     fn name(self) -> &'static str {
-        self.bug().map_or("the carries between the digits of an exact sum are lost", name)
+        match self {
+            Self::InMachines(bug) => name(bug),
+            Self::InGroups(bug) => name_in_groups(bug),
+            Self::LostCarry => "the carries between the digits of an exact sum are lost",
+        }
     }
 }
 
@@ -51,6 +63,23 @@ impl Planted {
 fn remove() {
     machines::plant(None);
     exact::plant(false);
+    replicated::plant(None);
+}
+
+/// A bug of replicated groups, as the page calls it.
+fn name_in_groups(bug: GroupBug) -> &'static str {
+    match bug {
+        GroupBug::AnswersForgotten => "a completed operation of a group is not answered for",
+        GroupBug::OwedForgotten => "a member that was told to wait is not sent the contribution",
+        GroupBug::NoTimer => "a member asks only for what it sees to be lost",
+        GroupBug::NamedAsSeen => "a disagreement names the member of which it was seen first",
+        GroupBug::DeadNotAskedFor => "what a dead member contributed is not asked for elsewhere",
+        GroupBug::LeavesAtOnce => "a member leaves without waiting for the others",
+        GroupBug::RaisedEarly => {
+            "a sum goes to the next level before all groups of a level have theirs"
+        }
+        GroupBug::RoundForgotten => "groups in which the same hosts meet have one name",
+    }
 }
 
 /// A bug of the machines, as the page calls it.
@@ -104,7 +133,13 @@ fn kind(violation: &Violation) -> Option<&'static str> {
         Violation::Misnamed { .. } => Some("misnamed"),
         Violation::Ranks(hosts::Violation::Late { .. }) => Some("told late"),
         Violation::Ranks(hosts::Violation::Stuck { .. }) => Some("waits for ever"),
-        Violation::Panicked { .. } => Some("panic"),
+        Violation::Groups(levels::Violation::WrongResult { .. }) => Some("wrong result"),
+        Violation::Groups(levels::Violation::Misnamed { .. }) => Some("misnamed"),
+        Violation::Groups(levels::Violation::Late { .. }) => Some("told late"),
+        Violation::Groups(levels::Violation::Stuck { .. }) => Some("waits for ever"),
+        Violation::Groups(levels::Violation::Panicked { .. }) | Violation::Panicked { .. } => {
+            Some("panic")
+        }
         Violation::InstallRefused { .. } => Some("granted twice"),
         Violation::Leftover { .. } => Some("leftover"),
         _ => None,

@@ -36,6 +36,7 @@ fn a_smoke_range_is_clean_and_sees_every_kind_of_fault() {
     assert!(sweep.completions_over_links > 0, "and go on without one meanwhile");
     assert!(sweep.segments_in_kernel > 100, "some of it inside kernels");
     assert!(sweep.groups_of_next_build > 0, "and some between newer builds");
+    assert!(sweep.completions_in_groups > 1_000, "and replicated groups have their sums");
     assert!(sweep.groups_failed > 0, "faults cut groups short");
     assert!(sweep.groups > 5 * sweep.groups_failed, "and most work all the same");
 }
@@ -73,8 +74,13 @@ fn the_page_names_the_faults_and_states_and_no_others() {
         names.sort_unstable();
         names
     };
-    for (heading, known) in [("Faults", &FAULT_NAMES[..]), ("Ranks on several hosts", &STATE_NAMES)]
-    {
+    let (ranks, groups) = STATE_NAMES.split_at(tributary_swarm_hosts::STATE_NAMES.len());
+    let tables = [
+        ("Faults", &FAULT_NAMES[..]),
+        ("Ranks on several hosts", ranks),
+        ("Replicated groups", groups),
+    ];
+    for (heading, known) in tables {
         let named: Vec<&str> = page::table(heading).iter().map(|row| row[0]).collect();
         assert_eq!(sorted(&named), sorted(known), "{heading}");
     }

@@ -1,9 +1,8 @@
-//! One level's group: the machine of this host, its memory, and what waits to be said over links.
+//! What the machine of one group does not know: the payload of its places, and what waits to be said over links.
 
 use std::collections::VecDeque;
 
-use tributary_algorithms::plan::HostGroup;
-use tributary_replicated::{Call, Datagram, Failure, Landing, Member, Message, Output, Place};
+use tributary_replicated::{Datagram, Group, Landing, Levels, Message, Place};
 use tributary_shm_collectives::Combine;
 use tributary_wire::OperationNumber;
 use tributary_wire::frame::{self, Contribution, RepeatedHead};
@@ -11,9 +10,6 @@ use tributary_wire::frame::{self, Contribution, RepeatedHead};
 use super::datagrams::{Datagrams, Receivers, Repeated};
 use super::memory::Memory;
 use super::wire_messages;
-
-/// Operations of a communicator run one by one.
-const WINDOW: u16 = 1;
 
 /// Most messages that wait for room on a link while more is heard from its other end.
 const UNSAID_MAX: usize = 16;
@@ -24,9 +20,6 @@ const UNSAID_MAX: usize = 16;
 const JUDGED_OPERATIONS: u64 = 32;
 const ASKED_OPERATIONS_MIN: u32 = 28;
 
-/// Bits of a group's tag that tell the level: a plan has 12 at most. The others tell groups apart in which the same hosts meet.
-const LEVEL_BITS: u32 = 8;
-
 /// A message that its link has no room for yet.
 pub(super) struct Unsaid {
     pub(super) member: u8,
@@ -34,26 +27,12 @@ pub(super) struct Unsaid {
     pub(super) payload: Vec<u8>,
 }
 
-/// What the machine has come to.
-pub(super) enum Event {
-    Completed { place: usize },
-    Failed { operation: u64, failure: Failure },
-}
-
-pub(super) struct Group {
-    pub(super) level: usize,
-    /// What frames call it.
-    pub(super) tag: u32,
-    /// By member.
-    hosts: Vec<u32>,
-    /// Those but this one, from the next member on, and so in another order at each: copies go out in this order, one after the
-    /// other, and nobody gets all of them first or all of them last.
+/// One group's payload and messages.
+pub(super) struct Traffic {
+    /// The other members' hosts, from the next member on, and so in another order at each: copies go out in this order, one after
+    /// the other, and nobody gets all of them first or all of them last.
     pub(super) others: Vec<u32>,
-    me: u8,
-    machine: Member,
     memory: Memory,
-    /// Operations begun.
-    begun: u64,
     /// Contributions go out by multicast.
     multicasts: bool,
     /// By member: operations since the last judgement to which it has asked for a contribution that was multicast.
@@ -65,58 +44,26 @@ pub(super) struct Group {
     pub(super) has_asked: bool,
 }
 
-impl Group {
-    /// Of the host `me`, at a level.
-    pub(super) fn new(level: usize, group: HostGroup, me: u32, ask_after_ns: u64) -> Self {
-        let HostGroup { round, hosts } = group;
-        let place = hosts.iter().position(|host| *host == me);
-        let place = place.expect("a host is a member of its groups");
-        let others = [&hosts[place + 1..], &hosts[..place]].concat();
-        let me = place as u8;
-        let machine = Member::new(me, hosts.len() as u8, WINDOW, ask_after_ns);
-        let memory = Memory::new(machine.places(), hosts.len());
+impl Traffic {
+    pub(super) fn new(group: &Group) -> Self {
+        let (hosts, me) = (group.hosts(), usize::from(group.me()));
         Self {
-            level,
-            tag: level as u32 | round << LEVEL_BITS,
+            others: [&hosts[me + 1..], &hosts[..me]].concat(),
+            memory: Memory::new(group.places(), hosts.len()),
             multicasts: false,
             asked: vec![0; hosts.len()],
-            hosts,
-            others,
-            me,
-            machine,
-            memory,
-            begun: 0,
             unsaid: VecDeque::new(),
             has_asked: false,
         }
     }
 
-    pub(super) fn host(&self, member: u8) -> u32 {
-        self.hosts[usize::from(member)]
-    }
-
-    /// The number of another host as a member.
-    pub(super) fn member(&self, host: u32) -> Option<u8> {
-        let member = self.hosts.binary_search(&host).ok()? as u8;
-        (member != self.me).then_some(member)
-    }
-
-    /// The whole number of an operation, which is near those under way.
-    pub(super) fn whole(&self, number: OperationNumber) -> Option<u64> {
-        let distance = number.0.wrapping_sub(self.begun as u32) as i32;
-        self.begun.checked_add_signed(distance.into())
-    }
-
-    /// Begins the next operation. False if the group has failed.
-    pub(super) fn begin(&mut self, call: Call, contribution: &[u8], now_ns: u64) -> bool {
-        self.memory.put(self.machine.next_place(), contribution);
-        let has_begun = self.machine.begin(call, now_ns).is_ok();
-        self.begun += u64::from(has_begun);
+    /// The group begins its next operation with this contribution.
+    pub(super) fn begin(&mut self, group: &Group, contribution: &[u8]) {
+        self.memory.put(group.next_place(), contribution);
         self.has_asked = false;
-        if self.multicasts && self.begun.is_multiple_of(JUDGED_OPERATIONS) {
+        if self.multicasts && (group.begun_count() + 1).is_multiple_of(JUDGED_OPERATIONS) {
             self.judge_multicasts();
         }
-        has_begun
     }
 
     /// Sends contributions by multicast from now on, or as copies.
@@ -136,14 +83,16 @@ impl Group {
         self.asked.fill(0);
     }
 
-    /// A member's contribution has come as a datagram.
+    /// A member's contribution to a group has come as a datagram.
     pub(super) fn take_datagram(
         &mut self,
-        member: u8,
+        levels: &mut Levels,
+        (group, member): (usize, u8),
         contribution: &Contribution,
         payload: &[u8],
     ) {
-        let Some(operation) = self.whole(contribution.part.operation) else { return };
+        let OperationNumber(number) = contribution.part.operation;
+        let Some(operation) = levels.groups()[group].whole(number) else { return };
         let call = wire_messages::call_told_by(&contribution.part);
         if !wire_messages::is_possible(call) {
             return;
@@ -155,7 +104,7 @@ impl Group {
             .map(|(head, bytes)| wire_messages::repeated_call(head, bytes.len()))
             .filter(|call| wire_messages::is_possible(*call));
         let datagram = Datagram { operation, call, previous };
-        let landing = self.machine.handle_datagram(member, &datagram);
+        let landing = levels.handle_datagram(group, member, &datagram);
         if let Some(place) = landing.current {
             self.memory.put(place, current);
         }
@@ -164,14 +113,21 @@ impl Group {
         }
     }
 
-    /// A member has said something over its link. False if it is nothing that a member may say.
-    pub(super) fn take_message(&mut self, member: u8, message: Message, payload: &[u8]) -> bool {
+    /// A member of a group has said something over its link. False if it is nothing that a member may say.
+    pub(super) fn take_message(
+        &mut self,
+        levels: &mut Levels,
+        (group, member): (usize, u8),
+        message: Message,
+        payload: &[u8],
+    ) -> bool {
+        let known = &levels.groups()[group];
         if let Message::Ask { operation } = message {
             // Asked before this host has begun, it was not sent yet.
-            self.asked[usize::from(member)] += u32::from(operation < self.begun);
+            self.asked[usize::from(member)] += u32::from(operation < known.begun_count());
         }
         if let Message::Sum { operation } = message {
-            let own = self.machine.call(operation, self.me).map(|call| call.len_bytes as usize);
+            let own = known.call(operation, known.me()).map(|call| call.len_bytes as usize);
             if own.is_some_and(|own| own != payload.len()) {
                 return false;
             }
@@ -185,15 +141,15 @@ impl Group {
             }
             _ => payload.len() as u32,
         };
-        if let Some(place) = self.machine.handle_message(member, message) {
+        if let Some(place) = levels.handle_message(group, member, message) {
             self.memory.put(place, &payload[..len_bytes as usize]);
         }
         true
     }
 
-    pub(super) fn handle_link_closed(&mut self, member: u8) {
+    /// A member is gone: nothing is said to it any more.
+    pub(super) fn drop_unsaid(&mut self, member: u8) {
         self.unsaid.retain(|unsaid| unsaid.member != member);
-        self.machine.handle_link_closed(member);
     }
 
     /// Whether so much waits to be said to a member that it has to read first.
@@ -201,81 +157,50 @@ impl Group {
         self.unsaid.iter().filter(|unsaid| unsaid.member == member).count() >= UNSAID_MAX
     }
 
-    pub(super) fn handle_timer(&mut self, now_ns: u64) {
-        if self.machine.next_timer_ns().is_some_and(|at_ns| at_ns <= now_ns) {
-            self.machine.handle_timer(now_ns);
-        }
-    }
-
-    pub(super) fn next_timer_ns(&self) -> Option<u64> {
-        self.machine.next_timer_ns()
-    }
-
-    /// How many contributions of other members the operation under way lacks.
-    pub(super) fn lacking(&self) -> u32 {
-        self.machine.lacking()
-    }
-
-    /// What a member called in an operation.
-    pub(super) fn call(&self, operation: u64, member: u8) -> Option<Call> {
-        self.machine.call(operation, member)
-    }
-
     pub(super) fn sum(&self, place: usize) -> &[u8] {
         self.memory.at(Place::Sum { place })
     }
 
-    /// Does what the machine says, up to the next event.
-    pub(super) fn act(
-        &mut self,
-        kernel: Option<&dyn Combine>,
-        datagrams: &mut Datagrams,
-    ) -> Option<Event> {
-        while let Some(output) = self.machine.poll() {
-            match output {
-                Output::Send { datagram, payload, previous } => {
-                    let part = wire_messages::part(datagram.operation, self.tag, datagram.call);
-                    let repeated = datagram.previous.zip(previous).map(|(call, place)| Repeated {
-                        head: wire_messages::repeated_head(call),
-                        bytes: self.memory.at(place),
-                    });
-                    let receivers = match self.multicasts {
-                        true => Receivers::Level(self.level),
-                        false => Receivers::Hosts(&self.others),
-                    };
-                    datagrams.send(receivers, part, self.memory.at(payload), repeated);
-                }
-                Output::Tell { to, message, payload } => self.tell(to, message, payload),
-                Output::Fold { place } => self.memory.fold(place, kernel),
-                Output::Completed { place, .. } => return Some(Event::Completed { place }),
-                Output::Failed { operation, failure } => {
-                    return Some(Event::Failed { operation, failure });
-                }
-            }
-        }
-        None
+    pub(super) fn fold(&mut self, place: usize, kernel: Option<&dyn Combine>) {
+        self.memory.fold(place, kernel);
     }
 
-    /// The payload is copied: a place may be another operation's when the link has room.
-    fn tell(&mut self, member: u8, message: Message, payload: Option<Place>) {
+    /// Sends a contribution to all other members, with the one before it.
+    pub(super) fn send(
+        &self,
+        group: &Group,
+        datagram: Datagram,
+        (payload, previous): (Place, Option<Place>),
+        datagrams: &mut Datagrams,
+    ) {
+        let part = wire_messages::part(datagram.operation, group.tag(), datagram.call);
+        let repeated = datagram.previous.zip(previous).map(|(call, place)| Repeated {
+            head: wire_messages::repeated_head(call),
+            bytes: self.memory.at(place),
+        });
+        let receivers = match self.multicasts {
+            true => Receivers::Level(group.level()),
+            false => Receivers::Hosts(&self.others),
+        };
+        datagrams.send(receivers, part, self.memory.at(payload), repeated);
+    }
+
+    /// Says something to a member as soon as its link has room. The payload is copied: a place may be another operation's then.
+    pub(super) fn tell(
+        &mut self,
+        group: &Group,
+        member: u8,
+        message: Message,
+        payload: Option<Place>,
+    ) {
         self.has_asked |= matches!(message, Message::Ask { .. } | Message::AskFor { .. });
         let own = match message {
-            Message::Sum { operation } => self.machine.call(operation, self.me),
+            Message::Sum { operation } => group.call(operation, group.me()),
             _ => None,
         };
-        if let Some(message) = wire_messages::to_wire(message, self.tag, own) {
+        if let Some(message) = wire_messages::to_wire(message, group.tag(), own) {
             let payload = payload.map_or_else(Vec::new, |place| self.memory.at(place).to_vec());
             self.unsaid.push_back(Unsaid { member, message, payload });
         }
-    }
-
-    /// Begins no operation any more, and says so to the others.
-    pub(super) fn leave(&mut self) {
-        self.machine.leave();
-    }
-
-    /// Whether no other member needs this one any more.
-    pub(super) fn is_left(&self) -> bool {
-        self.machine.may_end() && self.unsaid.is_empty()
     }
 }

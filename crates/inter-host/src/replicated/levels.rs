@@ -3,23 +3,21 @@
 mod rounds;
 
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use tributary_algorithms::Collective;
 use tributary_algorithms::plan::Plan;
-use tributary_replicated::Call;
+use tributary_replicated::Levels;
 use tributary_transport::Sent;
 use tributary_transport::udp::{DatagramStats, OpenError, Origin};
 use tributary_wire::EndpointId;
 use tributary_wire::frame::{Abort, AbortReason, Disagreement};
 
 use super::datagrams::{Datagrams, Endpoint};
-use super::group::Group;
-use super::groups::{NoGroups, groups};
+use super::group::Traffic;
 use super::multicast::LevelSet;
-use super::{CONTRIBUTION_BYTES_MAX, wire_messages};
+use super::{CONTRIBUTION_BYTES_MAX, NoGroups, wire_messages};
 use crate::departures::Leaving;
 use crate::direct::{Calls, Failure, Identity, Listener, Peers, Verdict, wait_for_grace};
 use crate::operation::{InterHost, InterHostOperation};
@@ -85,8 +83,10 @@ pub struct ReplicatedLevels {
     me: u32,
     peers: Peers,
     datagrams: Datagrams,
-    /// From the first level on.
-    groups: Vec<Group>,
+    /// The machine of all levels: who has contributed to what.
+    groups: Levels,
+    /// By group.
+    traffic: Vec<Traffic>,
     levels: Vec<Level>,
     /// All other hosts of the groups.
     others: Vec<u32>,
@@ -105,10 +105,7 @@ pub struct ReplicatedLevels {
 
 /// What a host has at one level.
 struct Level {
-    /// Its groups, by their places among those of all levels. The first one is its own, whose sum it goes on with. In the others it stands
-    /// in for hosts that its member of the plan lacks.
-    groups: Range<usize>,
-    /// The other hosts of these groups.
+    /// The other hosts of its groups.
     others: Vec<u32>,
     /// Whether nobody stands in for others at this level. Only then a group is the only one to its address.
     may_multicast: bool,
@@ -117,12 +114,6 @@ struct Level {
 /// The operation under way.
 struct Running {
     operation: InterHostOperation,
-    call: Call,
-    level: usize,
-    /// Groups of the level in which it is not complete.
-    groups_left: usize,
-    /// Where the sum of the level is, once its own group is complete.
-    sum_place: Option<usize>,
     is_done: bool,
 }
 
@@ -147,21 +138,14 @@ impl ReplicatedLevels {
         let Members { me, identity, listener, addresses, endpoint, datagram_addresses } = members;
         let hosts = plan.hosts() as usize;
         assert_eq!([addresses.len(), datagram_addresses.len()], [hosts; 2], "an address a host");
-        let ask_after_ns = ask_after.as_nanos() as u64;
-        let mut all_groups = Vec::new();
-        let mut levels = Vec::with_capacity(plan.levels());
-        for (level, of_level) in groups(plan, me)?.into_iter().enumerate() {
-            let first = all_groups.len();
-            let group = |group| Group::new(level, group, me, ask_after_ns);
-            all_groups.extend(of_level.into_iter().map(group));
-            levels.push(Level {
-                groups: first..all_groups.len(),
-                others: others_of(&all_groups[first..]),
-                may_multicast: !plan.has_stand_ins(level),
-            });
-        }
-        let groups = all_groups;
-        let others = others_of(&groups);
+        let groups = Levels::new(plan, me, ask_after.as_nanos() as u64)?;
+        let traffic: Vec<_> = groups.groups().iter().map(Traffic::new).collect();
+        let levels = (0..groups.count()).map(|level| Level {
+            others: others_of(&traffic[groups.of_level(level)]),
+            may_multicast: !plan.has_stand_ins(level),
+        });
+        let levels = levels.collect();
+        let others = others_of(&traffic);
         let peers = Peers::new(me, identity, listener, addresses);
         let datagrams = Datagrams::new(endpoint, identity, peers.edge(), datagram_addresses);
         Ok(Self {
@@ -169,6 +153,7 @@ impl ReplicatedLevels {
             peers,
             datagrams,
             groups,
+            traffic,
             levels,
             others,
             ended: vec![false; hosts],
@@ -188,7 +173,8 @@ impl ReplicatedLevels {
     pub fn subscribe(&mut self) -> LevelSet {
         let mut subscribed = LevelSet::default();
         for (index, level) in self.levels.iter().enumerate() {
-            let first = level.may_multicast.then(|| self.groups[level.groups.start].host(0));
+            let own = &self.groups.groups()[self.groups.of_level(index).start];
+            let first = level.may_multicast.then(|| own.host(0));
             if self.datagrams.subscribe(first) {
                 subscribed.insert(index);
             }
@@ -198,8 +184,8 @@ impl ReplicatedLevels {
 
     /// From now on multicasts at these levels, at which all hosts do, and takes no multicasts at the others.
     pub fn multicast_at(&mut self, levels: LevelSet) {
-        for group in &mut self.groups {
-            group.set_multicasts(levels.contains(group.level));
+        for (traffic, group) in self.traffic.iter_mut().zip(self.groups.groups()) {
+            traffic.set_multicasts(levels.contains(group.level()));
         }
         for level in (0..self.levels.len()).filter(|level| !levels.contains(*level)) {
             self.datagrams.unsubscribe(level);
@@ -210,8 +196,9 @@ impl ReplicatedLevels {
     #[cfg(test)]
     pub(super) fn multicasts_at(&self) -> LevelSet {
         let mut levels = LevelSet::default();
-        let multicasting = self.groups.iter().filter(|group| group.multicasts());
-        multicasting.for_each(|group| levels.insert(group.level));
+        let groups = self.traffic.iter().zip(self.groups.groups());
+        let multicasting = groups.filter(|(traffic, _)| traffic.multicasts());
+        multicasting.for_each(|(_, group)| levels.insert(group.level()));
         levels
     }
 
@@ -333,20 +320,12 @@ impl ReplicatedLevels {
             // SAFETY: the caller keeps both valid for the vector's length, and its contribution is in one of them.
             unsafe { std::slice::from_raw_parts(first, operation.len_bytes()) }
         };
-        let now_ns = self.now_ns();
-        let first = self.levels[0].groups.clone();
-        self.running = Some(Running {
-            operation: *operation,
-            call,
-            level: 0,
-            groups_left: first.len(),
-            sum_place: None,
-            is_done: false,
-        });
-        for group in &mut self.groups[first] {
-            let has_begun = group.begin(call, contribution, now_ns);
-            debug_assert!(has_begun, "a group that has failed has ended this method");
+        self.running = Some(Running { operation: *operation, is_done: false });
+        for group in self.groups.of_level(0) {
+            self.traffic[group].begin(&self.groups.groups()[group], contribution);
         }
+        let begun = self.groups.begin(call, self.now_ns());
+        debug_assert!(begun.is_ok(), "a group that has failed has ended this method");
         // Before the links are called: datagrams need none.
         let acted = self.act();
         let _ = self.datagrams.flush();
@@ -369,7 +348,7 @@ impl ReplicatedLevels {
 
     /// Whether an answer waits for room on its link, or a link for the other host to answer the call.
     pub(crate) fn has_unsaid(&self) -> bool {
-        let has_unsaid = self.groups.iter().any(|group| !group.unsaid.is_empty());
+        let has_unsaid = self.traffic.iter().any(|group| !group.unsaid.is_empty());
         self.failed.is_none() && (has_unsaid || self.peers.has_unsaid())
     }
 
@@ -385,15 +364,14 @@ impl ReplicatedLevels {
 
     /// The other hosts of the groups that the operation under way waits in.
     pub(crate) fn awaited_hosts(&self) -> &[u32] {
-        let waiting = self.running.as_ref().filter(|running| !running.is_done);
-        waiting.map_or(&[], |running| &self.levels[running.level].others)
+        self.groups.running_level().map_or(&[], |level| &self.levels[level].others)
     }
 
     /// Begins no operation any more. Others may need this host until [`Self::may_end`].
     pub(crate) fn begin_leaving(&mut self) {
         // Nobody who waits for an operation of this host's that is given up would get it.
         if self.failed.is_none() && self.running.is_none() && self.has_called {
-            self.groups.iter_mut().for_each(Group::leave);
+            self.groups.leave();
             self.attend();
         }
     }
@@ -405,7 +383,7 @@ impl ReplicatedLevels {
         }
         if !self.is_left {
             self.attend();
-            self.is_left = self.failed.is_none() && self.groups.iter().all(Group::is_left);
+            self.is_left = self.failed.is_none() && self.groups.may_end() && !self.has_unsaid();
         }
         self.failed.is_some()
             || self.is_left && self.peers.flush() == Sent::Taken && self.peers.may_end()
@@ -445,6 +423,7 @@ impl ReplicatedLevels {
             self.peers.call_again(host);
         }
         self.running = None;
+        self.groups.give_up();
         self.failed = Some(verdict);
         self.peers.tell_all(verdict, self.others.iter().copied());
         verdict.abort
@@ -452,7 +431,7 @@ impl ReplicatedLevels {
 }
 
 /// The other hosts of some groups.
-fn others_of(groups: &[Group]) -> Vec<u32> {
+fn others_of(groups: &[Traffic]) -> Vec<u32> {
     let mut others = Vec::new();
     for host in groups.iter().flat_map(|group| &group.others) {
         if !others.contains(host) {
@@ -504,8 +483,8 @@ impl InterHost for ReplicatedLevels {
 
     fn has_nothing_yet(&mut self) -> bool {
         let waits = self.running.as_ref().is_some_and(|running| !running.is_done);
-        let is_quiet = self.failed.is_none() && !self.groups.iter().any(|group| group.has_asked);
-        let level = self.running.as_ref().map_or(0, |running| running.level);
+        let is_quiet = self.failed.is_none() && !self.traffic.iter().any(|group| group.has_asked);
+        let level = self.groups.running_level().unwrap_or(0);
         waits && is_quiet && self.datagrams.has_nothing(level)
     }
 
@@ -513,17 +492,16 @@ impl InterHost for ReplicatedLevels {
         if self.failed.is_some() || self.datagrams.holds_more() {
             return;
         }
-        let due_ns = self.groups.iter().filter_map(Group::next_timer_ns).min();
+        let due_ns = self.groups.next_timer_ns();
         let left = due_ns.map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(self.now_ns())));
         let time = left.map_or(time, |left| left.min(time));
         if time.is_zero() {
             return;
         }
         let others = self.others.iter().copied().filter(|host| !self.ended[*host as usize]);
-        let lacking: u32 = self.groups.iter().map(Group::lacking).sum();
-        if self.datagrams.arm(lacking.max(1)) {
+        if self.datagrams.arm(self.groups.lacking().max(1)) {
             self.stats.sleeps += 1;
-            let level = self.running.as_ref().map(|running| running.level);
+            let level = self.groups.running_level();
             if self.peers.sleep_beside(self.datagrams.sockets_of(level), others, time) {
                 self.rounds_to_look = 0;
             }

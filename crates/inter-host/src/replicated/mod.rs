@@ -43,7 +43,6 @@
 
 mod datagrams;
 mod group;
-mod groups;
 mod levels;
 mod memory;
 mod multicast;
@@ -53,10 +52,10 @@ mod wire_messages;
 
 pub use datagrams::DatagramsError;
 pub use datagrams::Endpoint;
-pub use groups::NoGroups;
 pub use levels::{Members, Reach, ReplicatedLevels, ReplicatedStats};
 pub use multicast::LevelSet;
 
+pub use tributary_replicated::NoGroups;
 pub use tributary_transport::udp::{Hook, OpenError, Origin};
 
 use tributary_transport::udp::DATAGRAM_PAYLOAD_BYTES_MAX;

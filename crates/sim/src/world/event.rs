@@ -38,7 +38,7 @@ pub(super) enum Event {
     /// A rank takes what other members have said.
     TakeNotices(RankId),
     /// A member of a level's group may have to ask.
-    GroupTimer(RankId, u32),
+    GroupTimer(RankId),
 }
 
 /// How a frame came.

@@ -1,8 +1,6 @@
 //! What the members of replicated groups say to one another, and a rank's place in such groups.
 
-use std::ops::Range;
-
-use tributary_replicated::{Call, Datagram, Member, Message};
+use tributary_replicated::{Datagram, Levels, Message};
 
 use super::ids::{NoticeId, RankId};
 use crate::engine::Picos;
@@ -12,7 +10,8 @@ use crate::engine::Picos;
 pub(super) struct Notice {
     /// Its receiver; of a multicast its sender.
     pub(super) to: RankId,
-    pub(super) group: GroupTag,
+    /// What members call the group.
+    pub(super) group: u32,
     /// Its sender, as a member of the group.
     pub(super) from: u8,
     pub(super) said: Said,
@@ -48,47 +47,37 @@ impl Notices {
     }
 }
 
-/// What members call a group in which they meet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct GroupTag {
-    pub(super) level: usize,
-    pub(super) round: u32,
-}
-
 /// A rank's place in the groups of all levels.
 pub(super) struct Groups {
-    /// From the first level on, at each level first its own, then those in which it stands in for other ranks.
-    pub(super) groups: Vec<Group>,
-    /// Those of each level.
-    pub(super) levels: Vec<Range<usize>>,
-    /// The operation under way, its level, and in how many groups of that level it is not complete.
-    pub(super) call: Option<Call>,
-    pub(super) level: usize,
-    pub(super) groups_left: usize,
+    pub(super) levels: Levels,
+    /// By group.
+    pub(super) traffic: Vec<Traffic>,
+    /// The length of a contribution to the operation under way.
+    pub(super) len_bytes: Option<u32>,
+    /// When it is to look for contributions that are late, if that is scheduled.
+    pub(super) timer_at: Option<Picos>,
     /// What has come and is not taken.
     pub(super) inbox: Vec<Notice>,
     /// Whether an event is scheduled at which the rank takes what has come.
     pub(super) is_taking: bool,
 }
 
-pub(super) struct Group {
-    pub(super) tag: GroupTag,
+/// What the machine of one group does not know.
+pub(super) struct Traffic {
     /// Whether contributions are multicast.
     pub(super) multicasts: bool,
-    pub(super) machine: Member,
     /// The members, in child order.
     pub(super) ranks: Vec<RankId>,
-    pub(super) timer_at: Option<Picos>,
 }
 
 impl Groups {
     pub(super) fn is_datagram_awaited(&self) -> bool {
-        self.call.is_some()
+        self.len_bytes.is_some()
     }
 
     /// The place of the group that members call so.
-    pub(super) fn find(&self, tag: GroupTag) -> usize {
-        let place = self.groups.iter().position(|group| group.tag == tag);
+    pub(super) fn find(&self, tag: u32) -> usize {
+        let place = self.levels.groups().iter().position(|group| group.tag() == tag);
         place.expect("members meet in groups of both")
     }
 }

@@ -1,16 +1,16 @@
 //! Replicated groups: ranks send their contributions to one another as datagrams, and each folds them all.
 //!
-//! Members are the product's own machines, one for each level of a plan, and more where a rank stands in for others. What they ask each other goes over links. A rank takes
-//! all datagrams that have come with one call, as `recvmmsg` does, and sends the copies for a group with one.
+//! A rank's groups are the product's own machine. What members ask each other goes over links. A rank takes all datagrams that
+//! have come with one call, as `recvmmsg` does, and sends the copies for a group with one.
 
 use std::sync::Arc;
 
-use tributary_algorithms::plan::{HostGroup, Plan};
-use tributary_replicated::{Call, Datagram, Member, Output};
+use tributary_algorithms::plan::Plan;
+use tributary_replicated::{Call, Datagram, Levels, Step};
 
 use super::event::Event;
 use super::ids::{NoticeId, RankId};
-use super::notices::{Group, GroupTag, Groups, Notice, Said};
+use super::notices::{Groups, Notice, Said, Traffic};
 use super::packet::{Cargo, Packet};
 use super::payload::Data;
 use super::rank::Team;
@@ -21,9 +21,6 @@ use crate::fabric::Flow;
 /// How long the product lets a contribution be late before it asks.
 const ASK_AFTER_NS: u64 = 2_000_000;
 
-/// The product's operations run one by one.
-const WINDOW: u16 = 1;
-
 impl<D: Data> World<D> {
     /// Makes the ranks of a team, one on each host, members of replicated groups, which multicast where nobody stands in for others, or
     /// send copies.
@@ -33,27 +30,17 @@ impl<D: Data> World<D> {
     pub fn add_groups(&mut self, team: &Team, plan: &Arc<Plan>, multicast: bool) {
         assert_eq!(plan.hosts(), team.ranks, "a rank for each host of the plan");
         for number in 0..team.ranks {
-            let mut groups = Vec::new();
-            let mut levels = Vec::new();
-            for (level, of_level) in plan.groups_of(number).into_iter().enumerate() {
-                let first = groups.len();
-                let multicasts = multicast && !plan.has_stand_ins(level);
-                for HostGroup { round, hosts } in of_level {
-                    let me = hosts.iter().position(|host| *host == number);
-                    let me = me.expect("a host is a member of its groups") as u8;
-                    let machine = Member::new(me, hosts.len() as u8, WINDOW, ASK_AFTER_NS);
-                    let ranks = hosts.into_iter().map(|host| team.rank(host)).collect();
-                    let tag = GroupTag { level, round };
-                    groups.push(Group { tag, multicasts, machine, ranks, timer_at: None });
-                }
-                levels.push(first..groups.len());
-            }
+            let levels = Levels::new(plan, number, ASK_AFTER_NS);
+            let levels = levels.expect("groups that a machine serves");
+            let traffic = levels.groups().iter().map(|group| Traffic {
+                multicasts: multicast && !plan.has_stand_ins(group.level()),
+                ranks: group.hosts().iter().map(|host| team.rank(*host)).collect(),
+            });
             let groups = Groups {
-                groups,
+                traffic: traffic.collect(),
                 levels,
-                call: None,
-                level: 0,
-                groups_left: 0,
+                len_bytes: None,
+                timer_at: None,
                 inbox: Vec::new(),
                 is_taking: false,
             };
@@ -79,9 +66,10 @@ impl<D: Data> World<D> {
         rank.began_at = now;
         let process = rank.process;
         let called_at = self.work(process, now, self.costs.message.call);
-        let call = Call { kind: 1, len_bytes: bytes };
-        self.groups_of(id).call = Some(call);
-        self.begin_level(id, 0, call, called_at);
+        let groups = self.groups_of(id);
+        groups.len_bytes = Some(bytes);
+        let begun = groups.levels.begin(Call { kind: 1, len_bytes: bytes }, ns(called_at));
+        begun.expect("operations run one by one, and nobody dies");
         let at = self.act_in_groups(id, called_at);
         self.take_later(id, at);
     }
@@ -90,70 +78,50 @@ impl<D: Data> World<D> {
         self.ranks[id.index()].groups.as_mut().expect("a rank in groups has a place in them")
     }
 
-    fn begin_level(&mut self, id: RankId, level: usize, call: Call, at: Picos) {
-        let groups = self.groups_of(id);
-        let of_level = groups.levels[level].clone();
-        (groups.level, groups.groups_left) = (level, of_level.len());
-        for group in &mut groups.groups[of_level] {
-            let begun = group.machine.begin(call, ns(at));
-            begun.expect("operations run one by one, and nobody dies");
-        }
-    }
-
-    /// Does what the machines say. Returns when the core is done.
+    /// Does what the machine says. Returns when the core is done.
     fn act_in_groups(&mut self, id: RankId, from: Picos) -> Picos {
         let mut at = from;
         // All contributions that are due go out by one call.
         let mut has_called = false;
-        for group in 0..self.groups_of(id).groups.len() {
-            while let Some(output) = self.groups_of(id).groups[group].machine.poll() {
-                at = match output {
-                    Output::Send { datagram, .. } => {
-                        let is_first = !std::mem::replace(&mut has_called, true);
-                        self.send_contribution(id, group, datagram, at, is_first)
-                    }
-                    output => self.act_on(id, group, output, at),
-                };
-            }
-            self.set_group_timer(id, group);
+        while let Some(step) = self.groups_of(id).levels.poll(ns(at)) {
+            at = match step {
+                Step::Send { group, datagram, .. } => {
+                    let is_first = !std::mem::replace(&mut has_called, true);
+                    self.send_contribution(id, group, datagram, at, is_first)
+                }
+                step => self.act_on(id, step, at),
+            };
         }
+        self.set_group_timer(id);
         at
     }
 
-    fn act_on(&mut self, id: RankId, group: usize, output: Output, at: Picos) -> Picos {
-        match output {
-            Output::Send { .. } => unreachable!("contributions are sent elsewhere"),
-            Output::Tell { to, message, payload } => {
-                let bytes = payload.and(self.groups_of(id).call).map_or(0, |call| call.len_bytes);
-                let to = self.groups_of(id).groups[group].ranks[usize::from(to)];
+    fn act_on(&mut self, id: RankId, step: Step, at: Picos) -> Picos {
+        match step {
+            Step::Send { .. } => unreachable!("contributions are sent elsewhere"),
+            Step::Tell { group, to, message, payload } => {
+                let groups = self.groups_of(id);
+                let bytes = payload.and(groups.len_bytes).unwrap_or(0);
+                let to = groups.traffic[group].ranks[usize::from(to)];
                 let process = self.ranks[id.index()].process;
                 let done_at = self.work(process, at, self.costs.message.send.of(bytes));
                 self.post_notice(id, to, group, Said::Message(message), bytes, done_at);
                 done_at
             }
-            Output::Fold { .. } => {
+            Step::Fold { group, .. } => {
                 let groups = self.groups_of(id);
-                let others = groups.groups[group].ranks.len() as u32 - 1;
-                let bytes = groups.call.map_or(0, |call| call.len_bytes);
+                let others = groups.traffic[group].ranks.len() as u32 - 1;
+                let bytes = groups.len_bytes.unwrap_or(0);
                 let process = self.ranks[id.index()].process;
                 self.work(process, at, self.costs.message.reduce.of(others * bytes))
             }
-            Output::Completed { .. } => {
-                let groups = self.groups_of(id);
-                let call = groups.call.expect("nothing else completes");
-                groups.groups_left -= 1;
-                let (level, is_last) = (groups.level, groups.level + 1 == groups.levels.len());
-                match groups.groups_left {
-                    0 if is_last => {
-                        groups.call = None;
-                        self.finish(id, at);
-                    }
-                    0 => self.begin_level(id, level + 1, call, at),
-                    _ => {}
-                }
+            Step::Raise { .. } => at,
+            Step::Completed { .. } => {
+                self.groups_of(id).len_bytes = None;
+                self.finish(id, at);
                 at
             }
-            Output::Failed { failure, .. } => unreachable!("{failure:?}: nobody dies"),
+            Step::Failed { failure, .. } => unreachable!("{failure:?}: nobody dies"),
         }
     }
 
@@ -168,7 +136,7 @@ impl<D: Data> World<D> {
         let bytes = bytes_of(&datagram);
         let first = self.costs.message.send.of(bytes);
         let cost = if is_first { first } else { self.costs.copies.send.of(bytes) };
-        if self.groups_of(id).groups[group].multicasts {
+        if self.groups_of(id).traffic[group].multicasts {
             self.multicast(id, group, datagram, at, cost)
         } else {
             self.send_copies(id, group, datagram, at, cost)
@@ -186,8 +154,9 @@ impl<D: Data> World<D> {
     ) -> Picos {
         let bytes = bytes_of(&datagram);
         let process = self.ranks[id.index()].process;
-        let me = usize::from(self.member_of(id, group));
-        let ranks = &self.groups_of(id).groups[group].ranks;
+        let groups = self.groups_of(id);
+        let me = usize::from(groups.levels.groups()[group].me());
+        let ranks = &groups.traffic[group].ranks;
         let others = [&ranks[me + 1..], &ranks[..me]].concat();
         let (mut at, mut cost) = (at, first_cost);
         for to in others {
@@ -210,10 +179,10 @@ impl<D: Data> World<D> {
         let bytes = bytes_of(&datagram);
         let process = self.ranks[id.index()].process;
         let at = self.work(process, at, cost);
-        let from = self.member_of(id, group);
-        let Group { tag, ref ranks, .. } = self.groups_of(id).groups[group];
-        let receivers = (u64::MAX >> (64 - ranks.len())) & !(1 << from);
-        let notice = Notice { to: id, group: tag, from, said: Said::Datagram(datagram) };
+        let group = &self.groups_of(id).levels.groups()[group];
+        let receivers = (u64::MAX >> (64 - group.hosts().len())) & !(1 << group.me());
+        let said = Said::Datagram(datagram);
+        let notice = Notice { to: id, group: group.tag(), from: group.me(), said };
         let cargo = Cargo::Multicast { notice: self.notices.put(notice), receivers };
         let here = self.host_of(process);
         let packet = Packet { from: here, at: here, to: here, bytes, cargo };
@@ -226,7 +195,7 @@ impl<D: Data> World<D> {
         let now = self.events.now();
         let notice = self.notices.take(id);
         let groups = self.groups_of(notice.to);
-        let ranks = groups.groups[groups.find(notice.group)].ranks.clone();
+        let ranks = groups.traffic[groups.find(notice.group)].ranks.clone();
         let mut left = receivers;
         while left != 0 {
             let first = left.trailing_zeros() as usize;
@@ -250,13 +219,6 @@ impl<D: Data> World<D> {
         }
     }
 
-    /// A rank's number in one of its groups.
-    fn member_of(&mut self, id: RankId, group: usize) -> u8 {
-        let ranks = &self.groups_of(id).groups[group].ranks;
-        let member = ranks.iter().position(|rank| *rank == id);
-        member.expect("a rank is a member of its groups") as u8
-    }
-
     fn post_notice(
         &mut self,
         from: RankId,
@@ -266,9 +228,9 @@ impl<D: Data> World<D> {
         bytes: u32,
         at: Picos,
     ) {
-        let member = self.member_of(from, group);
-        let group = self.groups_of(from).groups[group].tag;
-        let notice = self.notices.put(Notice { to, group, from: member, said });
+        let group = &self.groups_of(from).levels.groups()[group];
+        let notice = Notice { to, group: group.tag(), from: group.me(), said };
+        let notice = self.notices.put(notice);
         let [here, there] = [from, to].map(|rank| self.host_of(self.ranks[rank.index()].process));
         let is_datagram = matches!(said, Said::Datagram(_));
         let cargo = Cargo::Notice { notice, is_datagram };
@@ -325,14 +287,13 @@ impl<D: Data> World<D> {
         }
         for Notice { group, from, said, .. } in taken {
             let groups = self.groups_of(id);
-            let place = groups.find(group);
-            let machine = &mut groups.groups[place].machine;
+            let group = groups.find(group);
             match said {
                 Said::Datagram(datagram) => {
-                    machine.handle_datagram(from, &datagram);
+                    groups.levels.handle_datagram(group, from, &datagram);
                 }
                 Said::Message(message) => {
-                    machine.handle_message(from, message);
+                    groups.levels.handle_message(group, from, message);
                     at = self.work(process, at, self.costs.message.control);
                 }
             }
@@ -343,28 +304,26 @@ impl<D: Data> World<D> {
         self.events.schedule(at, Event::TakeNotices(id));
     }
 
-    fn set_group_timer(&mut self, id: RankId, index: usize) {
+    fn set_group_timer(&mut self, id: RankId) {
         let now = self.events.now();
-        let group = &mut self.groups_of(id).groups[index];
-        let Some(due_ns) = group.machine.next_timer_ns() else { return };
+        let groups = self.groups_of(id);
+        let Some(due_ns) = groups.levels.next_timer_ns() else { return };
         let at = Picos(due_ns.saturating_mul(1000)).max(now);
-        if group.timer_at.is_none_or(|set| at < set) {
-            group.timer_at = Some(at);
-            self.events.schedule(at, Event::GroupTimer(id, index as u32));
+        if groups.timer_at.is_none_or(|set| at < set) {
+            groups.timer_at = Some(at);
+            self.events.schedule(at, Event::GroupTimer(id));
         }
     }
 
     /// A contribution may be late.
-    pub(super) fn group_timer(&mut self, id: RankId, index: u32) {
+    pub(super) fn group_timer(&mut self, id: RankId) {
         let now = self.events.now();
-        let group = &mut self.groups_of(id).groups[index as usize];
-        if group.timer_at != Some(now) {
+        let groups = self.groups_of(id);
+        if groups.timer_at != Some(now) {
             return;
         }
-        group.timer_at = None;
-        if group.machine.next_timer_ns().is_some_and(|due_ns| due_ns <= ns(now)) {
-            group.machine.handle_timer(ns(now));
-        }
+        groups.timer_at = None;
+        groups.levels.handle_timer(ns(now));
         self.act_in_groups(id, now);
     }
 }

@@ -1,11 +1,11 @@
 //! Rounds: what has come is taken, what follows from it done, and what there is room for sent.
 
-use tributary_replicated::Failure as GroupFailure;
+use tributary_replicated::{Failure as GroupFailure, Step};
 use tributary_transport::Sent;
-use tributary_wire::EndpointId;
 use tributary_wire::frame::Disagreement;
+use tributary_wire::{EndpointId, OperationNumber};
 
-use super::super::group::{Event, Group, Unsaid};
+use super::super::group::Unsaid;
 use super::super::wire_messages;
 use super::{ROUNDS_PER_LOOK, ROUNDS_PER_LOOK_FOR_ANSWERS, ReplicatedLevels};
 use crate::direct::{Failure, misbehaviour_of};
@@ -43,27 +43,27 @@ impl ReplicatedLevels {
 
     fn end(&mut self, host: u32) {
         if !std::mem::replace(&mut self.ended[host as usize], true) {
-            for group in &mut self.groups {
+            for (traffic, group) in self.traffic.iter_mut().zip(self.groups.groups()) {
                 if let Some(member) = group.member(host) {
-                    group.handle_link_closed(member);
+                    traffic.drop_unsaid(member);
                 }
             }
+            self.groups.handle_link_closed(host);
         }
     }
 
     /// One round: takes what has come, does what follows from it, and sends what there is room for.
     pub(super) fn go_on(&mut self) -> Result<(), Failure> {
-        let groups = &mut self.groups;
+        let Self { groups, traffic, .. } = self;
         let mut has_come = false;
-        let level = self.running.as_ref().map(|running| running.level);
-        self.datagrams.take(level, |host, contribution, payload| {
+        self.datagrams.take(groups.running_level(), |host, contribution, payload| {
             has_come = true;
-            if let Some((group, member)) = find(groups, contribution.part.sequence.0, host) {
-                groups[group].take_datagram(member, contribution, payload);
+            if let Some(member) = groups.find(contribution.part.sequence.0, host) {
+                traffic[member.0].take_datagram(groups, member, contribution, payload);
             }
         });
         self.rounds_to_look = self.rounds_to_look.saturating_sub(u32::from(!has_come));
-        if self.groups.iter().any(|group| group.has_asked) {
+        if self.traffic.iter().any(|group| group.has_asked) {
             self.rounds_to_look = self.rounds_to_look.min(ROUNDS_PER_LOOK_FOR_ANSWERS);
         }
         if self.rounds_to_look == 0 {
@@ -71,7 +71,7 @@ impl ReplicatedLevels {
             self.look_at_links()?;
         }
         let now_ns = self.now_ns();
-        self.groups.iter_mut().for_each(|group| group.handle_timer(now_ns));
+        self.groups.handle_timer(now_ns);
         self.act()?;
         let _ = self.datagrams.flush();
         self.say()?;
@@ -94,10 +94,12 @@ impl ReplicatedLevels {
 
     /// Takes one message of another host of the groups. False if there is none.
     fn hear(&mut self, host: u32) -> Result<bool, Failure> {
-        let Self { peers, groups, stats, .. } = self;
-        let is_backed_up =
-            |group: &Group| group.member(host).is_some_and(|it| group.is_backed_up(it));
-        if self.ended[host as usize] || groups.iter().any(is_backed_up) {
+        let Self { peers, groups, traffic, stats, .. } = self;
+        let is_backed_up = traffic
+            .iter()
+            .zip(groups.groups())
+            .any(|(traffic, group)| group.member(host).is_some_and(|it| traffic.is_backed_up(it)));
+        if self.ended[host as usize] || is_backed_up {
             return Ok(false);
         }
         let heard = match peers.hear(host) {
@@ -106,14 +108,14 @@ impl ReplicatedLevels {
         };
         let Some((message, payload)) = heard else { return Ok(false) };
         stats.heard += 1;
-        let whole = |tag, operation| match find(groups, tag, host) {
-            Some((group, _)) => groups[group].whole(operation),
+        let whole = |tag, OperationNumber(number)| match groups.find(tag, host) {
+            Some((group, _)) => groups.groups()[group].whole(number),
             // It is refused below, whatever it is about.
             None => Some(0),
         };
         let is_right = match wire_messages::from_wire(&message, whole) {
-            Some((tag, message)) => find(groups, tag, host).is_some_and(|(group, member)| {
-                groups[group].take_message(member, message, payload)
+            Some((tag, message)) => groups.find(tag, host).is_some_and(|member| {
+                traffic[member.0].take_message(groups, member, message, payload)
             }),
             // Long ago, and answered since.
             None => true,
@@ -121,62 +123,60 @@ impl ReplicatedLevels {
         if is_right { Ok(true) } else { Err(misbehaviour_of(host).into()) }
     }
 
-    /// Does what the machines say. A level's sum is this host's contribution to the next.
+    /// Does what the machine says.
     pub(super) fn act(&mut self) -> Result<(), Failure> {
         let now_ns = self.now_ns();
         let kernel = self.running.as_ref().and_then(|running| running.operation.kernel);
-        // Groups of a level that this round begins lie behind the one that it completes.
-        for index in 0..self.groups.len() {
-            while let Some(event) = self.groups[index].act(kernel, &mut self.datagrams) {
-                match event {
-                    Event::Completed { place } => self.complete(index, place, now_ns),
-                    Event::Failed { operation, failure } => {
-                        return Err(self.failure(index, operation, failure));
-                    }
+        while let Some(step) = self.groups.poll(now_ns) {
+            let groups = self.groups.groups();
+            match step {
+                Step::Send { group, datagram, payload, previous } => self.traffic[group].send(
+                    &groups[group],
+                    datagram,
+                    (payload, previous),
+                    &mut self.datagrams,
+                ),
+                Step::Tell { group, to, message, payload } => {
+                    self.traffic[group].tell(&groups[group], to, message, payload);
+                }
+                Step::Fold { group, place } => self.traffic[group].fold(place, kernel),
+                Step::Raise { group, place, to } => self.raise(group, place, to),
+                Step::Completed { group, place } => self.complete(group, place),
+                Step::Failed { group, operation, failure } => {
+                    return Err(self.failure(group, operation, failure));
                 }
             }
         }
         Ok(())
     }
 
-    /// The running operation is complete in a group: no other is under way.
-    fn complete(&mut self, group: usize, place: usize, now_ns: u64) {
-        let Some(running) = &mut self.running else { return };
-        let of_level = self.levels[running.level].groups.clone();
-        debug_assert!(of_level.contains(&group), "levels come one after the other");
-        if group == of_level.start {
-            running.sum_place = Some(place);
+    /// A group's sum is this host's contribution to the next level, whose groups lie behind it.
+    fn raise(&mut self, group: usize, place: usize, to: usize) {
+        let of_level = self.groups.of_level(to);
+        let (below, above) = self.traffic.split_at_mut(of_level.start);
+        let sum = below[group].sum(place);
+        for (traffic, group) in above.iter_mut().zip(&self.groups.groups()[of_level]) {
+            traffic.begin(group, sum);
         }
-        running.groups_left -= 1;
-        let Some(place) = running.sum_place.filter(|_| running.groups_left == 0) else { return };
-        running.sum_place = None;
-        let (below, above) = self.groups.split_at_mut(of_level.end);
-        let sum = below[of_level.start].sum(place);
-        match self.levels.get(running.level + 1) {
-            Some(next) => {
-                running.level += 1;
-                running.groups_left = next.groups.len();
-                for group in &mut above[..next.groups.len()] {
-                    // One that has failed says so in its outputs.
-                    let _ = group.begin(running.call, sum, now_ns);
-                }
-            }
-            None => {
-                running.is_done = true;
-                if !sum.is_empty() {
-                    // SAFETY: the caller of `InterHost::start` keeps room for the whole vector at the target, which is as
-                    // long as a sum: all members called the same. Sums are this driver's own memory.
-                    unsafe {
-                        running.operation.target.copy_from_nonoverlapping(sum.as_ptr(), sum.len());
-                    }
-                }
+    }
+
+    /// The running operation is complete: no other is under way.
+    fn complete(&mut self, group: usize, place: usize) {
+        let Some(running) = &mut self.running else { return };
+        running.is_done = true;
+        let sum = self.traffic[group].sum(place);
+        if !sum.is_empty() {
+            // SAFETY: the caller of `InterHost::start` keeps room for the whole vector at the target, which is as
+            // long as a sum: all members called the same. Sums are this driver's own memory.
+            unsafe {
+                running.operation.target.copy_from_nonoverlapping(sum.as_ptr(), sum.len());
             }
         }
     }
 
     /// Why a group has failed, for all hosts.
     fn failure(&self, group: usize, operation: u64, failure: GroupFailure) -> Failure {
-        let group = &self.groups[group];
+        let group = &self.groups.groups()[group];
         match failure {
             GroupFailure::Dead(member) => Failure::Ended(group.host(member)),
             GroupFailure::Disagreement(one, other) => {
@@ -195,12 +195,12 @@ impl ReplicatedLevels {
 
     /// Says what links have room for.
     pub(super) fn say(&mut self) -> Result<(), Failure> {
-        for index in 0..self.groups.len() {
+        for index in 0..self.traffic.len() {
             let mut full = 0_u64;
-            for _ in 0..self.groups[index].unsaid.len() {
-                let group = &mut self.groups[index];
-                let Some(unsaid) = group.unsaid.pop_front() else { break };
-                let (bit, host) = (1 << unsaid.member, group.host(unsaid.member));
+            for _ in 0..self.traffic[index].unsaid.len() {
+                let Some(unsaid) = self.traffic[index].unsaid.pop_front() else { break };
+                let (bit, host) =
+                    (1 << unsaid.member, self.groups.groups()[index].host(unsaid.member));
                 if self.ended[host as usize] {
                     continue;
                 }
@@ -212,7 +212,7 @@ impl ReplicatedLevels {
                     Ok(Sent::Taken) => self.stats.said += 1,
                     Ok(Sent::Full) => {
                         full |= bit;
-                        self.groups[index].unsaid.push_back(unsaid);
+                        self.traffic[index].unsaid.push_back(unsaid);
                     }
                     Err(failure) => self.note(host, Err(failure))?,
                 }
@@ -224,10 +224,4 @@ impl ReplicatedLevels {
     fn say_one(&mut self, host: u32, unsaid: &Unsaid) -> Result<Sent, Failure> {
         self.peers.tell(host, unsaid.message, &unsaid.payload)
     }
-}
-
-/// The group that frames call so, and a host's number in it; none if it is not a member.
-fn find(groups: &[Group], tag: u32, host: u32) -> Option<(usize, u8)> {
-    let index = groups.iter().position(|group| group.tag == tag)?;
-    Some((index, groups[index].member(host)?))
 }

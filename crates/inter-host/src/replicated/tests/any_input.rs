@@ -1,7 +1,7 @@
 //! Whatever a member says, this host survives: it has the secret, and may be broken.
 
-use tributary_algorithms::plan::HostGroup;
-use tributary_replicated::Message as Said;
+use tributary_algorithms::plan::Plan;
+use tributary_replicated::{Levels, Message as Said, Step};
 use tributary_wire::frame::{
     self, Called, Contribution, Header, Part, Question, RepeatedHead, RetransmitState, Shape,
     Target,
@@ -9,7 +9,7 @@ use tributary_wire::frame::{
 use tributary_wire::{EndpointId, OperationNumber, SegmentIndex, Sequence};
 
 use super::super::datagrams::Datagrams;
-use super::super::group::{Event, Group};
+use super::super::group::Traffic;
 use super::super::wire_messages;
 use super::*;
 use crate::direct::Peers;
@@ -19,7 +19,8 @@ const MEMBERS: u32 = 3;
 /// One host's group, and one that says anything.
 struct Scene {
     random: Pcg64Mcg,
-    group: Group,
+    levels: Levels,
+    traffic: Traffic,
     datagrams: Datagrams,
     now_ns: u64,
     /// No operation is under way.
@@ -35,9 +36,12 @@ impl Scene {
         let (endpoint, takes_at) = Endpoint::bind(local, None).unwrap();
         let all = |address| vec![address; MEMBERS as usize];
         let peers = Peers::new(0, identity, listener, all(listens_at));
+        let plan = Plan::new(MEMBERS, &[vec![MEMBERS]]).unwrap();
+        let levels = Levels::new(&plan, 0, 100).unwrap();
         Self {
             random: Pcg64Mcg::seed_from_u64(seed),
-            group: Group::new(0, HostGroup { round: 0, hosts: (0..MEMBERS).collect() }, 0, 100),
+            traffic: Traffic::new(&levels.groups()[0]),
+            levels,
             datagrams: Datagrams::new(endpoint, identity, peers.edge(), all(takes_at)),
             now_ns: 0,
             is_free: true,
@@ -107,6 +111,29 @@ impl Scene {
         (message, vec![7; header.payload_bytes()])
     }
 
+    fn end(&mut self, member: u8) {
+        self.traffic.drop_unsaid(member);
+        self.levels.handle_link_closed(member.into());
+    }
+
+    fn act(&mut self, step: Step) {
+        let group = &self.levels.groups()[0];
+        match step {
+            Step::Send { datagram, payload, previous, .. } => {
+                self.traffic.send(group, datagram, (payload, previous), &mut self.datagrams);
+            }
+            Step::Tell { to, message, payload, .. } => {
+                self.traffic.tell(group, to, message, payload);
+            }
+            Step::Fold { place, .. } => {
+                self.traffic.fold(place, kernel(Operator::Sum, Datatype::F64));
+            }
+            Step::Raise { .. } => unreachable!("there is one level"),
+            Step::Completed { .. } => self.is_free = true,
+            Step::Failed { .. } => self.has_failed = true,
+        }
+    }
+
     fn step(&mut self) {
         let member = self.random.random_range(1..MEMBERS) as u8;
         match self.random.random_range(0..10) {
@@ -115,36 +142,36 @@ impl Scene {
                 let operation = allreduce_of(&mut vector, Operator::Sum, Datatype::F64, &[3]);
                 let call = wire_messages::call_of(&operation, self.random.random_range(0..2));
                 if self.is_free {
-                    self.is_free = !self.group.begin(call, &vector, self.now_ns);
+                    self.traffic.begin(&self.levels.groups()[0], &vector);
+                    self.is_free = self.levels.begin(call, self.now_ns).is_err();
                 }
             }
-            1 if self.random.random_ratio(1, 20) => self.group.handle_link_closed(member),
+            1 if self.random.random_ratio(1, 20) => self.end(member),
             1 | 2 => {
                 self.now_ns += 70;
-                self.group.handle_timer(self.now_ns);
+                self.levels.handle_timer(self.now_ns);
             }
             3..6 => {
                 let (part, repeated) = (self.part(), self.repeated());
                 let contribution = Contribution { part, repeated_bytes: repeated.len() as u16 };
                 let payload = [vec![5; part.payload_bytes()], repeated].concat();
-                self.group.take_datagram(member, &contribution, &payload);
+                self.traffic.take_datagram(&mut self.levels, (0, member), &contribution, &payload);
             }
             _ => {
                 let (message, payload) = self.message();
-                let whole = |_, number| self.group.whole(number);
+                let whole = |_, OperationNumber(number)| self.levels.groups()[0].whole(number);
                 let said: Option<(u32, Said)> = wire_messages::from_wire(&message, whole);
                 if let Some((_, said)) = said {
-                    let _ = self.group.take_message(member, said, &payload);
+                    let _ =
+                        self.traffic.take_message(&mut self.levels, (0, member), said, &payload);
                 }
             }
         }
-        let sum = kernel(Operator::Sum, Datatype::F64);
-        while let Some(event) = self.group.act(sum, &mut self.datagrams) {
-            self.has_failed |= matches!(event, Event::Failed { .. });
-            self.is_free |= matches!(event, Event::Completed { .. });
+        while let Some(step) = self.levels.poll(self.now_ns) {
+            self.act(step);
         }
         // What is said goes through the encoder, as on its way to a link.
-        for unsaid in self.group.unsaid.drain(..) {
+        for unsaid in self.traffic.unsaid.drain(..) {
             let header = Header { edge: self.datagrams.edge(), message: unsaid.message };
             assert_eq!(header.payload_bytes(), unsaid.payload.len(), "{header:?}");
         }
