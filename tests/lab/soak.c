@@ -5,7 +5,8 @@
  * datatype, operator, length, root and whether it blocks. The nonblocking operations of a round are
  * outstanding together, on all communicators. The run ends after --operations or --seconds, whichever
  * comes first; only operations on communicators that span hosts count. --first-round continues an earlier
- * run. --pause-ms is how long a rank sleeps between two rounds, as if it computed. With --ends FILE rank 0
+ * run. --short 1 draws only what replicated groups carry: blocking allreduces and barriers of up to 1 KiB.
+ * --pause-ms is how long a rank sleeps between two rounds, as if it computed. With --ends FILE rank 0
  * writes when each round ended, in nanoseconds of the monotonic clock, a line each. Rank 0 prints its
  * progress every ten seconds. One line of JSON at the end has the counts, the next round, and the growth of
  * memory and descriptors after the first fifth.
@@ -25,6 +26,7 @@ enum {
     COUNT_MAX = 1000,
     LONG_COUNT_MAX = 20000,
     EXTENT_MAX = 32,
+    SHORT_BYTES_MAX = 1024,
     DEPTH_MAX = 64,
     ROUNDS_PER_CHECK = 32,
     SECONDS_PER_LINE = 10
@@ -57,6 +59,9 @@ typedef struct {
     uint64_t bytes;
 } counters;
 
+/* --short */
+static bool is_short;
+
 static uint64_t pick(uint64_t salt, uint64_t what, uint64_t below) {
     return check_hash(salt, what, 77) % below;
 }
@@ -80,7 +85,22 @@ static void draw_type(draw *drawn) {
     }
 }
 
+/* What replicated groups carry. */
+static void draw_short(draw *drawn, uint64_t salt) {
+    drawn->salt = salt;
+    drawn->what = pick(salt, 3, 100) < 85 ? ALLREDUCE : BARRIER;
+    drawn->blocks = true;
+    drawn->root = 0;
+    draw_type(drawn);
+    uint64_t count_max = SHORT_BYTES_MAX / drawn->type->extent;
+    drawn->count = 1 + pick(salt, 2, pick(salt, 1, 10) < 8 && count_max > 8 ? 8 : count_max);
+}
+
 static void draw_operation(draw *drawn, uint64_t salt, int size, bool may_be_long) {
+    if (is_short) {
+        draw_short(drawn, salt);
+        return;
+    }
     drawn->salt = salt;
     uint64_t kind = pick(salt, 3, 100);
     drawn->what = kind < 55 ? ALLREDUCE : kind < 80 ? REDUCE : kind < 90 ? BCAST : BARRIER;
@@ -308,6 +328,7 @@ static bounds take_bounds(int *argc, char **argv) {
     taken.first_round = (uint64_t)take_option(argc, argv, "--first-round", 1);
     taken.depth = (int)take_option(argc, argv, "--depth", 8);
     taken.pause_ms = take_option(argc, argv, "--pause-ms", 0);
+    is_short = take_option(argc, argv, "--short", 0) != 0;
     taken.ends = take_text(argc, argv, "--ends");
     if (taken.depth < 1 || taken.depth > DEPTH_MAX) {
         fprintf(stderr, "--depth: allowed is 1 to %d\n", DEPTH_MAX);
