@@ -112,10 +112,11 @@ impl Layout {
     }
 
     /// Writes one value after the other: the code of few values is short, and has to be fetched between operations.
-    fn write_elements<E: Element>(&self, values: &[E], lanes: &mut [i64]) {
-        let elements = lanes.chunks_exact_mut(self.lanes_per_element());
-        for (&value, lanes) in values.iter().zip(elements) {
-            self.write_element(value, lanes);
+    fn write_elements<E: Element>(&self, values: &[E], mut lanes: &mut [i64]) {
+        for &value in values {
+            let (element, behind) = lanes.split_at_mut(self.lanes_per_element());
+            self.write_element(value, element);
+            lanes = behind;
         }
     }
 
@@ -169,10 +170,11 @@ impl Layout {
         );
     }
 
-    fn read_elements<E: Element>(&self, lanes: &[i64], values: &mut [E]) {
-        let elements = lanes.chunks_exact(self.lanes_per_element());
-        for (value, lanes) in values.iter_mut().zip(elements) {
-            *value = self.read_element(lanes);
+    fn read_elements<E: Element>(&self, mut lanes: &[i64], values: &mut [E]) {
+        for value in values {
+            let (element, behind) = lanes.split_at(self.lanes_per_element());
+            *value = self.read_element(element);
+            lanes = behind;
         }
     }
 
@@ -186,6 +188,17 @@ impl Layout {
     }
 
     fn write_element<E: Element>(&self, value: E, lanes: &mut [i64]) {
+        // What values near each other take.
+        match *lanes {
+            [ref mut digit] => [*digit] = self.digits.lanes_of::<E, 1, 1>(value),
+            [ref mut low, ref mut high] if self.count_lanes == 0 => {
+                [*low, *high] = self.digits.lanes_of::<E, 2, 2>(value);
+            }
+            _ => self.write_any_lanes(value, lanes),
+        }
+    }
+
+    fn write_any_lanes<E: Element>(&self, value: E, lanes: &mut [i64]) {
         let parts = split(value);
         let (digits, counts) = lanes.split_at_mut(self.digit_lanes);
         if parts.class.is_finite() {

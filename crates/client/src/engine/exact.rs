@@ -335,14 +335,17 @@ impl ExactSum {
 
     /// Writes this rank's part of the result.
     fn read(&self, layout: Layout, lanes: &[i64]) {
-        let wanted = self.wanted_range();
+        let block = self.block();
+        // Which values of this step are part of this rank's result.
+        let (step_end, block_end) = (self.first + self.len(), block.end);
+        let wanted = block.start.clamp(self.first, step_end)..block_end.clamp(self.first, step_end);
         if wanted.is_empty() {
             return;
         }
         let per_value = layout.lanes_per_element();
         let places = wanted.start - self.first..wanted.end - self.first;
         let lanes = &lanes[places.start * per_value..places.end * per_value];
-        let first = wanted.start - self.block().start;
+        let first = wanted.start - block.start;
         by_format!(self.format, E => self.write_result::<E>(layout, lanes, first, wanted.len()));
     }
 
@@ -361,13 +364,6 @@ impl ExactSum {
             // SAFETY: as above, but for the alignment.
             unsafe { target.add(at).write_unaligned(value) };
         }
-    }
-
-    /// Which values of this step are part of this rank's result.
-    fn wanted_range(&self) -> Range<usize> {
-        let block = self.block();
-        let (step_end, block_end) = (self.first + self.len(), block.end);
-        block.start.clamp(self.first, step_end)..block_end.clamp(self.first, step_end)
     }
 
     /// Which values of the vector are this rank's result.
