@@ -40,6 +40,7 @@ impl Class {
     }
 
     /// Whether the integer still counts.
+    #[inline]
     #[must_use]
     pub fn is_finite(self) -> bool {
         self <= Self::Finite

@@ -84,7 +84,7 @@ impl Digits {
 
     /// The digits of a value, and its counts if they have a lane; the digits are zero then if it is not finite.
     #[inline(always)]
-    pub(crate) fn lanes_of<E: Element, const COUNT: usize, const LANES: usize>(
+    fn lanes_of<E: Element, const COUNT: usize, const LANES: usize>(
         self,
         value: E,
     ) -> [i64; LANES] {

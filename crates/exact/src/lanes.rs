@@ -94,6 +94,7 @@ impl Layout {
     ///
     /// # Panics
     /// If the layout is one of another format, or there is another number of lanes.
+    #[inline]
     pub fn write<E: Element>(&self, values: &[E], lanes: &mut [i64]) {
         if values.len() >= VECTOR_VALUES_MIN {
             return self.write_with(Isa::best(), values, lanes);
@@ -112,6 +113,7 @@ impl Layout {
     }
 
     /// Writes one value after the other: the code of few values is short, and has to be fetched between operations.
+    #[inline]
     fn write_elements<E: Element>(&self, values: &[E], mut lanes: &mut [i64]) {
         for &value in values {
             let (element, behind) = lanes.split_at_mut(self.lanes_per_element());
@@ -143,6 +145,7 @@ impl Layout {
     ///
     /// # Panics
     /// If the layout is one of another format, or there is another number of lanes.
+    #[inline]
     pub fn read<E: Element>(&self, lanes: &[i64], values: &mut [E]) {
         if values.len() >= VECTOR_VALUES_MIN {
             return self.read_with(Isa::best(), lanes, values);
@@ -170,6 +173,7 @@ impl Layout {
         );
     }
 
+    #[inline]
     fn read_elements<E: Element>(&self, mut lanes: &[i64], values: &mut [E]) {
         for value in values {
             let (element, behind) = lanes.split_at(self.lanes_per_element());
@@ -187,12 +191,19 @@ impl Layout {
         );
     }
 
+    #[inline]
     fn write_element<E: Element>(&self, value: E, lanes: &mut [i64]) {
-        // What values near each other take.
+        let Parts { is_negative, significand, position, .. } = split(value);
+        // Anything if the value is zero.
+        let offset = position.wrapping_sub(self.digits.lowest);
         match *lanes {
-            [ref mut digit] => [*digit] = self.digits.lanes_of::<E, 1, 1>(value),
+            // One and two digits are what values near each other take.
+            [ref mut digit] => *digit = with_sign(significand.wrapping_shl(offset), is_negative),
             [ref mut low, ref mut high] if self.count_lanes == 0 => {
-                [*low, *high] = self.digits.lanes_of::<E, 2, 2>(value);
+                let magnitude = u128::from(significand).wrapping_shl(offset);
+                let above = (magnitude >> self.digits.bits) as u64;
+                *low = with_sign(magnitude as u64 & self.digits.mask(), is_negative);
+                *high = with_sign(above, is_negative);
             }
             _ => self.write_any_lanes(value, lanes),
         }
@@ -233,6 +244,7 @@ impl Layout {
         }
     }
 
+    #[inline]
     fn read_element<E: Element>(&self, lanes: &[i64]) -> E {
         let (digits, counts) = lanes.split_at(self.digit_lanes);
         let class = match *counts {

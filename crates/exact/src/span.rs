@@ -1,7 +1,8 @@
 //! The exponents that the values of a vector use: what ranks agree on before they lay out lanes.
 
-use crate::format::{Element, bits_above_unit};
-use crate::isa::{Isa, Loop};
+use crate::class::Class;
+use crate::format::{Element, Parts, bits_above_unit, split};
+use crate::isa::{Isa, Loop, VECTOR_VALUES_MIN};
 
 /// One above the highest bit of any format, in units of its smallest subnormal.
 const END: u32 = bits_above_unit::<f64>();
@@ -26,9 +27,24 @@ impl Span {
         Self { lowest: u32::MAX, end: 0, has_non_finite: false, has_negative_zero: false };
 
     /// The span of these values.
+    #[inline]
     #[must_use]
     pub fn of<E: Element>(values: &[E]) -> Self {
-        Self::of_with(Isa::for_values(values.len()), values)
+        if values.len() >= VECTOR_VALUES_MIN {
+            return Self::of_with(Isa::best(), values);
+        }
+        values.iter().fold(Self::EMPTY, |span, value| span.join(Self::of_value(*value)))
+    }
+
+    #[inline]
+    fn of_value<E: Element>(value: E) -> Self {
+        let Parts { class, significand, position, .. } = split(value);
+        let has_non_finite = !class.is_finite() && class != Class::NegativeZero;
+        let has_negative_zero = class == Class::NegativeZero;
+        if has_non_finite || significand == 0 {
+            return Self { has_non_finite, has_negative_zero, ..Self::EMPTY };
+        }
+        Self { lowest: position, end: position + E::PRECISION, ..Self::EMPTY }
     }
 
     #[inline]
@@ -42,6 +58,7 @@ impl Span {
     }
 
     /// The span of the values of both.
+    #[inline]
     #[must_use]
     pub fn join(self, other: Self) -> Self {
         Self {

@@ -229,15 +229,8 @@ impl ExactSums {
     fn assume(&mut self, sum: &mut ExactSum, layout: Layout) -> Operation {
         sum.step = Step::Assumed(layout);
         let lanes = sum.len() * layout.lanes_per_element();
-        let span = sum.span();
         let (values, answer) = self.integers(lanes + 1).split_at_mut(lanes);
-        if layout.holds(span) {
-            sum.write(layout, values);
-            answer[0] = if sum.is_narrower(span, layout) { NARROW } else { 0 };
-        } else {
-            values.fill(0);
-            answer[0] = MISFIT;
-        }
+        answer[0] = by_format!(sum.format, E => sum.write_assumed::<E>(layout, values));
         self.carry(Collective::Allreduce, Operator::Sum, lanes + 1)
     }
 
@@ -318,6 +311,18 @@ impl ExactSum {
 
     fn write(&self, layout: Layout, lanes: &mut [i64]) {
         by_format!(self.format, E => layout.write::<E>(&self.values::<E>(), lanes));
+    }
+
+    /// Writes the values in a layout that may not hold them, else zeros; the integer that goes with them.
+    fn write_assumed<E: Element>(&self, layout: Layout, lanes: &mut [i64]) -> i64 {
+        let values = self.values::<E>();
+        let span = Span::of::<E>(&values);
+        if !layout.holds(span) {
+            lanes.fill(0);
+            return MISFIT;
+        }
+        layout.write::<E>(&values, lanes);
+        if self.is_narrower(span, layout) { NARROW } else { 0 }
     }
 
     /// This rank's values of this step.
