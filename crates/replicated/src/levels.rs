@@ -213,8 +213,8 @@ struct Running {
 }
 
 impl Levels {
-    /// One of the hosts of a plan. It asks for a contribution that is `ask_after_ns` late, or later where datagrams are found to take
-    /// longer.
+    /// One of the hosts of a plan. It asks for a contribution that is `ask_after_ns` late, or later where datagrams [take
+    /// longer](Self::set_round_trip).
     ///
     /// # Errors
     /// [`NoGroups`] where the plan's groups are none that exchange datagrams; the same at all hosts.
@@ -331,6 +331,11 @@ impl Levels {
                 group.machine.handle_link_closed(member);
             }
         }
+    }
+
+    /// See [`Member::set_round_trip`].
+    pub fn set_round_trip(&mut self, round_trip_ns: u64) {
+        self.groups.iter_mut().for_each(|group| group.machine.set_round_trip(round_trip_ns));
     }
 
     /// Time has come to [`Self::next_timer_ns`].

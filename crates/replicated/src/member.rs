@@ -44,7 +44,7 @@ pub enum NotNow {
 
 impl Member {
     /// Member `me` of a group of `members`, with so many operations under way at once at most. It asks for a contribution that is
-    /// `ask_after_ns` late, or later where datagrams are found to take longer.
+    /// `ask_after_ns` late, or later where datagrams [take longer](Self::set_round_trip).
     ///
     /// # Panics
     /// If the group has fewer than two members or more than [`MEMBERS_MAX`], or there is no such member, or no window.
@@ -153,9 +153,6 @@ impl Member {
         let Datagram { operation, call, previous } = *datagram;
         // The one before first: it may be what this member waits for.
         let before = previous.and_then(|call| self.take(from, operation.checked_sub(1)?, call));
-        if self.known_at(operation).is_some_and(|it| it.lacks_in_doubt(from)) {
-            self.patience.note_needless_question();
-        }
         let current = self.take(from, operation, call);
         // A later frame of the same sender: what it sent before is lost, or late.
         for number in self.over..operation.min(self.next) {
@@ -223,6 +220,20 @@ impl Member {
         }
     }
 
+    /// So long a question and its answer take on the way to the slowest member and back. A contribution that is late by less than
+    /// twice as long may be on its way.
+    pub fn set_round_trip(&mut self, round_trip_ns: u64) {
+        let more_ns = self.patience.set_round_trip(round_trip_ns);
+        for number in self.over..self.next {
+            let place = self.place(number);
+            let operation = &mut self.operations[place];
+            if !operation.has_doubted && operation.ask_at_ns != u64::MAX {
+                operation.patience_ns += more_ns;
+                operation.ask_at_ns += more_ns;
+            }
+        }
+    }
+
     /// Time has come to [`Self::next_timer_ns`].
     pub fn handle_timer(&mut self, now_ns: u64) {
         #[cfg(feature = "planted-bugs")]
@@ -237,7 +248,6 @@ impl Member {
                 operation.patience_ns = operation.patience_ns.saturating_mul(2);
                 operation.ask_at_ns = now_ns.saturating_add(operation.patience_ns);
                 if is_first {
-                    operation.asked_in_doubt = !operation.asked;
                     self.each(self.others(), |this, from| this.ask_if_lacking(number, from));
                 } else {
                     self.ask_for_sum(number);
@@ -392,9 +402,6 @@ impl Member {
 
     fn complete(&mut self, number: u64) {
         let place = self.place(number);
-        if !self.operations[place].has_doubted {
-            self.patience.note_quiet_operation();
-        }
         self.operations[place].end(Outcome::Completed);
         let owed = core::mem::take(&mut self.operations[place].owed_sum);
         self.outputs.push_back(Output::Completed { operation: number, place });

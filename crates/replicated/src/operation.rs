@@ -44,9 +44,8 @@ pub(crate) struct Operation {
     /// When to ask without evidence, and how long to wait after that.
     pub(crate) ask_at_ns: u64,
     pub(crate) patience_ns: u64,
-    /// Whether that time has come, and the members that nothing else had made it ask before.
+    /// Whether that time has come.
     pub(crate) has_doubted: bool,
-    pub(crate) asked_in_doubt: Members,
 }
 
 impl Operation {
@@ -67,7 +66,6 @@ impl Operation {
             ask_at_ns: u64::MAX,
             patience_ns: 0,
             has_doubted: false,
-            asked_in_doubt: 0,
         }
     }
 
@@ -79,11 +77,6 @@ impl Operation {
 
     pub(crate) fn call(&self, member: u8) -> Option<Call> {
         self.calls[usize::from(member)]
-    }
-
-    /// Whether a member was asked for its contribution without evidence, and it is not here yet.
-    pub(crate) fn lacks_in_doubt(&self, member: u8) -> bool {
-        self.asked_in_doubt & !self.present & one(member) != 0 && self.outcome == Outcome::Open
     }
 
     /// Takes a contribution, unless it is here or comes too late.

@@ -395,6 +395,27 @@ fn a_sum_is_had_from_a_member_that_has_it() {
 }
 
 #[test]
+fn a_member_asks_after_two_round_trips() {
+    let call = Call { kind: 0, len_bytes: 100 };
+    let mut machine = Member::new(0, 2, 1, ASK_AFTER_NS);
+    machine.begin(call, 0).unwrap();
+    assert_eq!(machine.next_timer_ns(), Some(ASK_AFTER_NS));
+    machine.set_round_trip(3 * ASK_AFTER_NS);
+    assert_eq!(machine.next_timer_ns(), Some(6 * ASK_AFTER_NS));
+    machine.handle_timer(ASK_AFTER_NS);
+    let is_question = |output: &Output| matches!(output, Output::Tell { .. });
+    assert!(!std::iter::from_fn(|| machine.poll()).any(|output| is_question(&output)));
+    machine.handle_timer(6 * ASK_AFTER_NS);
+    assert!(std::iter::from_fn(|| machine.poll()).any(|output| is_question(&output)));
+    // Neither a late answer nor a late datagram makes it wait longer the next time.
+    let datagram = Datagram { operation: 0, call, previous: None };
+    assert!(machine.handle_datagram(1, &datagram).current.is_some());
+    machine.handle_message(1, Message::Contribution { operation: 0, call });
+    machine.begin(call, 10 * ASK_AFTER_NS).unwrap();
+    assert_eq!(machine.next_timer_ns(), Some(16 * ASK_AFTER_NS));
+}
+
+#[test]
 fn groups_keep_their_sums_and_end() {
     if let Some((seed, fault)) = first_fault(4_000) {
         panic!("seed {seed}: {fault}; {:?}", Case::new(seed));

@@ -54,6 +54,12 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
+    /// The longest of the links' round trips, as far as they are known.
+    pub(crate) fn round_trip(&self) -> Duration {
+        let links = self.peers.iter().filter_map(|peer| peer.link.as_ref());
+        links.filter_map(TcpLink::round_trip).max().unwrap_or_default()
+    }
+
     /// Segments that the kernel has sent again over the links that are there.
     pub(super) fn retransmissions(&self) -> u64 {
         let links = self.peers.iter().filter_map(|peer| peer.link.as_ref());

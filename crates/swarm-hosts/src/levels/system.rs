@@ -269,9 +269,11 @@ impl<'a> System<'a> {
 
     fn tick(&mut self, host: u32) {
         let now_ns = self.now_ns;
+        let round_trip_ns = 2 * self.scenario.delay_ns_max;
         let own = self.host(host);
         if own.timer_at == Some(now_ns) && own.is_there() {
             own.timer_at = None;
+            own.levels.set_round_trip(round_trip_ns);
             own.levels.handle_timer(now_ns);
             self.act(host);
         }

@@ -150,6 +150,12 @@ impl TcpLink {
         super::sys::retransmissions(self.as_fd())
     }
 
+    /// The shortest round trip over this link in the last minutes, if the kernel knows one.
+    #[must_use]
+    pub fn round_trip(&self) -> Option<Duration> {
+        super::sys::round_trip(self.as_fd())
+    }
+
     /// Authenticates every frame from now on: puts a code made with `key` behind each frame sent,
     /// and fails the link at a received frame without a valid code.
     pub fn authenticate(&mut self, key: AuthenticationKey) {

@@ -38,6 +38,16 @@ pub(super) fn retransmissions(socket: BorrowedFd<'_>) -> u32 {
     info.map_or(0, |info| info.tcpi_total_retrans)
 }
 
+/// The shortest round trip of a TCP socket in the last minutes: `tcpi_min_rtt` of Linux's tcp.h, which it knows from the first packets
+/// on. None for any other socket.
+pub(super) fn round_trip(socket: BorrowedFd<'_>) -> Option<Duration> {
+    // SAFETY: as above.
+    let info = unsafe { option::get::<libc::tcp_info>(socket, libc::IPPROTO_TCP, libc::TCP_INFO) };
+    let is_known = |micros: &u32| !matches!(*micros, 0 | u32::MAX);
+    let micros = info.ok().map(|info| info.tcpi_min_rtt).filter(is_known)?;
+    Some(Duration::from_micros(micros.into()))
+}
+
 /// Sets the maximum retransmission timeout, which otherwise doubles up to 120 s while nothing is acknowledged: behind
 /// an outage a link would stay silent for as long again. A kernel that can't (before Linux 6.15) keeps its own.
 pub(super) fn set_retransmit_within(socket: BorrowedFd<'_>, most: Duration) -> Result<(), Errno> {

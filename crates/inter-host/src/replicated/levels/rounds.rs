@@ -71,7 +71,11 @@ impl ReplicatedLevels {
             self.look_at_links()?;
         }
         let now_ns = self.now_ns();
-        self.groups.handle_timer(now_ns);
+        if self.groups.next_timer_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+            // Something is lost, or somebody late: that is seldom enough to ask the kernel about each link.
+            self.groups.set_round_trip(self.peers.round_trip().as_nanos() as u64);
+            self.groups.handle_timer(now_ns);
+        }
         self.act()?;
         let _ = self.datagrams.flush();
         self.say()?;
