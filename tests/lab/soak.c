@@ -6,10 +6,10 @@
  * outstanding together, on all communicators. The run ends after --operations or --seconds, whichever
  * comes first; only operations on communicators that span hosts count. --first-round continues an earlier
  * run. --short 1 draws only what replicated groups carry: blocking allreduces and barriers of up to 1 KiB.
- * --pause-ms is how long a rank sleeps between two rounds, as if it computed. With --ends FILE rank 0
- * writes when each round ended, in nanoseconds of the monotonic clock, a line each. Rank 0 prints its
- * progress every ten seconds. One line of JSON at the end has the counts, the next round, and the growth of
- * memory and descriptors after the first fifth.
+ * --communicators takes the first ones of shapes.h only. --pause-ms is how long a rank sleeps between two
+ * rounds, as if it computed. With --ends FILE rank 0 writes when each round ended, in nanoseconds of the
+ * monotonic clock, a line each. Rank 0 prints its progress every ten seconds. One line of JSON at the end has
+ * the counts, the next round, and the growth of memory and descriptors after the first fifth.
  */
 #include <dirent.h>
 #include <math.h>
@@ -203,9 +203,12 @@ static bool spans_hosts(const shape *where) {
     return ranks_near < where->size;
 }
 
-static void make_lanes(lane lanes[SHAPES], shape shapes[SHAPES], int depth) {
+static void make_lanes(lane lanes[SHAPES], shape shapes[SHAPES], int communicators, int depth) {
     shapes_make(shapes);
     for (int at = 0; at < SHAPES; at++) {
+        lanes[at].where.comm = MPI_COMM_NULL;
+    }
+    for (int at = 0; at < communicators; at++) {
         lanes[at].where = shapes[at];
         lanes[at].spans_hosts = spans_hosts(&shapes[at]);
         for (int slot = 0; slot < depth; slot++) {
@@ -316,6 +319,7 @@ typedef struct {
     uint64_t operations;
     double seconds;
     uint64_t first_round;
+    int communicators;
     int depth;
     double pause_ms;
     const char *ends; /* a file's name, or NULL */
@@ -326,10 +330,15 @@ static bounds take_bounds(int *argc, char **argv) {
     taken.operations = (uint64_t)take_option(argc, argv, "--operations", 1e18);
     taken.seconds = take_option(argc, argv, "--seconds", 10);
     taken.first_round = (uint64_t)take_option(argc, argv, "--first-round", 1);
+    taken.communicators = (int)take_option(argc, argv, "--communicators", SHAPES);
     taken.depth = (int)take_option(argc, argv, "--depth", 8);
     taken.pause_ms = take_option(argc, argv, "--pause-ms", 0);
     is_short = take_option(argc, argv, "--short", 0) != 0;
     taken.ends = take_text(argc, argv, "--ends");
+    if (taken.communicators < 1 || taken.communicators > SHAPES) {
+        fprintf(stderr, "--communicators: allowed is 1 to %d\n", SHAPES);
+        exit(2);
+    }
     if (taken.depth < 1 || taken.depth > DEPTH_MAX) {
         fprintf(stderr, "--depth: allowed is 1 to %d\n", DEPTH_MAX);
         exit(2);
@@ -345,7 +354,7 @@ int main(int argc, char **argv) {
     int is_over = 0;
     bounds limits = take_bounds(&argc, argv);
     check_start(argc, argv, "soak", MPI_THREAD_SINGLE);
-    make_lanes(lanes, shapes, limits.depth);
+    make_lanes(lanes, shapes, limits.communicators, limits.depth);
     FILE *ends = open_ends(limits.ends);
     int64_t started = check_now_ns();
     int64_t ends_at = started + (int64_t)(limits.seconds * 1e9);

@@ -92,6 +92,8 @@ def parse_arguments():
                         help="on communicators that span hosts (default %(default)s)")
     parser.add_argument("--short", action="store_true",
                         help="only what replicated groups carry: blocking allreduces and barriers of up to 1 KiB")
+    parser.add_argument("--communicators", type=int, default=9,
+                        help="the first ones of shapes.h, of which the first is MPI_COMM_WORLD (default %(default)s)")
     parser.add_argument("--depth", type=int, default=8,
                         help="outstanding operations on each communicator, at most")
     parser.add_argument("--seconds", type=float, default=3600)
@@ -187,6 +189,7 @@ class SoakLab(Lab):
                 arguments.venvs.resolve() / arguments.mpi / "bin/mpirun", "-n", ranks, program,
                 "--operations", arguments.operations, "--seconds", arguments.seconds,
                 "--depth", arguments.depth, "--first-round", first_round, "--short", int(arguments.short),
+                "--communicators", arguments.communicators,
                 "--seed", arguments.seed, "--watchdog", int(arguments.seconds) + 600)
             # Standard output is a file, as launchers may block on pipes.
             with open(pathlib.Path(folder) / "output", "w+", encoding="utf-8") as output:
@@ -338,7 +341,8 @@ def main():
             found.append("nothing was completed inside the kernel")
     settings = {name: vars(arguments)[name] for name in
                 ("mpi", "hosts", "hosts_per_leaf", "loss", "ranks_per_host", "channel",
-                 "between_hosts", "short", "depth", "authenticate_frames", "node_kernel", "kill_every", "seed")}
+                 "between_hosts", "short", "communicators", "depth", "authenticate_frames", "node_kernel",
+                 "kill_every", "seed")}
     result = {**settings, **summary, "before": before, "after": after, "complaints": found}
     state.add(result)
     print(json.dumps(result))
