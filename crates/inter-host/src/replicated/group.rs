@@ -123,8 +123,10 @@ impl Traffic {
     ) -> bool {
         let known = &levels.groups()[group];
         if let Message::Ask { operation } = message {
-            // Asked before this host has begun, it was not sent yet.
-            self.asked[usize::from(member)] += u32::from(operation < known.begun_count());
+            // Asked before this host has begun, it was not sent yet. Questions that are heard long after belong to no judgement.
+            let judged = known.begun_count() / JUDGED_OPERATIONS * JUDGED_OPERATIONS;
+            let counts = (judged..known.begun_count()).contains(&operation);
+            self.asked[usize::from(member)] += u32::from(counts);
         }
         if let Message::Sum { operation } = message {
             let own = known.call(operation, known.me()).map(|call| call.len_bytes as usize);
