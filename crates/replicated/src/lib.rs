@@ -27,6 +27,10 @@ pub const MEMBERS_MAX: u8 = 64;
 /// The longest contribution that the next datagram repeats.
 pub const REPEATED_MAX_BYTES: u32 = 64;
 
+/// How long a contribution may be late in the product before its sender is asked, once. A question costs two frames over a link; a lost
+/// datagram that nothing else tells of costs this much.
+pub const ASK_AFTER_NS: u64 = 2_000_000;
+
 /// What a member called, as far as all have to call the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Call {

@@ -37,15 +37,8 @@ impl Bug {
         Self::RoundForgotten,
     ];
 
-    /// Those that a single group shows.
-    pub const OF_A_GROUP: [Self; 6] = [
-        Self::AnswersForgotten,
-        Self::OwedForgotten,
-        Self::NoTimer,
-        Self::NamedAsSeen,
-        Self::DeadNotAskedFor,
-        Self::LeavesAtOnce,
-    ];
+    /// Those that only several levels show.
+    pub const OF_LEVELS: [Self; 2] = [Self::RaisedEarly, Self::RoundForgotten];
 }
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);

@@ -52,6 +52,7 @@ const LOOK_NS: u64 = 20_000_000;
 const HORIZON_NS: u64 = 30_000_000_000;
 
 /// What came of a run.
+#[derive(Default)]
 pub struct Report {
     /// What must not happen, if it has.
     pub violation: Option<Violation>,
@@ -63,20 +64,6 @@ pub struct Report {
     pub states: [u64; STATE_NAMES.len()],
     /// What was drawn, and what happened, if that is kept.
     pub lines: Vec<String>,
-}
-
-impl Report {
-    /// Of a run in which a machine has panicked.
-    #[must_use]
-    pub fn of_panic(message: String) -> Self {
-        Self {
-            violation: Some(Violation::Panicked { message }),
-            trace_hash: 0,
-            steps: 0,
-            states: [0; STATE_NAMES.len()],
-            lines: Vec::new(),
-        }
-    }
 }
 
 /// Runs the system of a seed.

@@ -66,10 +66,4 @@ pub enum Violation {
         /// The rank.
         rank: u32,
     },
-    /// A machine or its driver panicked.
-    #[error("panicked: {message}")]
-    Panicked {
-        /// The panic's message.
-        message: String,
-    },
 }

@@ -47,7 +47,7 @@ mod verdict;
 mod world;
 
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, UnwindSafe, catch_unwind};
 
 use scenario::Scenario;
 use trace::Line;
@@ -121,33 +121,43 @@ pub struct Outcome {
 #[must_use]
 pub fn run(seed: u64) -> Outcome {
     let outcome = run_scenario(&Scenario::draw(seed), false).outcome;
-    let hosts = run_hosts(seed, false);
-    let groups = run_groups(seed, false);
+    let (hosts, in_hosts) = run_hosts(seed, false);
+    let (groups, in_groups) = run_groups(seed, false);
     let mut states = [0; STATES];
     states[..RANK_STATES].copy_from_slice(&hosts.states);
     states[RANK_STATES..].copy_from_slice(&groups.states);
     let hashes = hosts.trace_hash ^ groups.trace_hash.rotate_left(2);
-    let violation = outcome.violation.or(hosts.violation.map(Violation::Ranks));
     Outcome {
         trace_hash: outcome.trace_hash.rotate_left(1) ^ hashes,
         steps: outcome.steps + hosts.steps + groups.steps,
         completions_in_groups: groups.completions,
         states,
-        violation: violation.or(groups.violation.map(Violation::Groups)),
+        violation: outcome.violation.or(in_hosts).or(in_groups),
         ..outcome
     }
 }
 
-fn run_hosts(seed: u64, keeps_trace: bool) -> hosts::Report {
-    // As below.
-    let ended = catch_unwind(|| hosts::run(seed, keeps_trace));
-    ended.unwrap_or_else(|panic| hosts::Report::of_panic(message_of(panic.as_ref())))
+fn run_hosts(seed: u64, keeps_trace: bool) -> (hosts::Report, Option<Violation>) {
+    let (mut report, panic) = catch(|| hosts::run(seed, keeps_trace));
+    let violation = report.violation.take().map(Violation::Ranks);
+    (report, violation.or(panic))
 }
 
-fn run_groups(seed: u64, keeps_trace: bool) -> levels::Report {
-    // As below.
-    let ended = catch_unwind(|| levels::run(seed, keeps_trace));
-    ended.unwrap_or_else(|panic| levels::Report::of_panic(message_of(panic.as_ref())))
+fn run_groups(seed: u64, keeps_trace: bool) -> (levels::Report, Option<Violation>) {
+    let (mut report, panic) = catch(|| levels::run(seed, keeps_trace));
+    let violation = report.violation.take().map(Violation::Groups);
+    (report, violation.or(panic))
+}
+
+/// A report; an empty one and the violation if a machine has panicked: they assert their invariants, in release builds too.
+fn catch<R: Default>(run: impl FnOnce() -> R + UnwindSafe) -> (R, Option<Violation>) {
+    match catch_unwind(run) {
+        Ok(report) => (report, None),
+        Err(panic) => {
+            let message = message_of(panic.as_ref());
+            (R::default(), Some(Violation::Panicked { message }))
+        }
+    }
 }
 
 fn message_of(panic: &(dyn Any + Send)) -> String {

@@ -27,9 +27,10 @@ pub struct Story {
 pub fn explain(seed: u64) -> Option<Story> {
     let mut scenario = Scenario::draw(seed);
     let Some(violation) = run_scenario(&scenario, false).outcome.violation else {
-        let (ranks, groups) = (run_hosts(seed, true), run_groups(seed, true));
-        let of_ranks = ranks.violation.map(|it| (Violation::Ranks(it), ranks.lines));
-        let of_groups = groups.violation.map(|it| (Violation::Groups(it), groups.lines));
+        let (ranks, in_ranks) = run_hosts(seed, true);
+        let (groups, in_groups) = run_groups(seed, true);
+        let of_ranks = in_ranks.map(|violation| (violation, ranks.lines));
+        let of_groups = in_groups.map(|violation| (violation, groups.lines));
         let (violation, mut lines) = of_ranks.or(of_groups)?;
         lines.drain(..lines.len().saturating_sub(LINES_MAX));
         return Some(Story { seed, violation, lines });

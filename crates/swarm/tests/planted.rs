@@ -137,9 +137,7 @@ fn kind(violation: &Violation) -> Option<&'static str> {
         Violation::Groups(levels::Violation::Misnamed { .. }) => Some("misnamed"),
         Violation::Groups(levels::Violation::Late { .. }) => Some("told late"),
         Violation::Groups(levels::Violation::Stuck { .. }) => Some("waits for ever"),
-        Violation::Groups(levels::Violation::Panicked { .. }) | Violation::Panicked { .. } => {
-            Some("panic")
-        }
+        Violation::Panicked { .. } => Some("panic"),
         Violation::InstallRefused { .. } => Some("granted twice"),
         Violation::Leftover { .. } => Some("leftover"),
         _ => None,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tributary_algorithms::Collective;
 use tributary_algorithms::plan::Plan;
-use tributary_replicated::Levels;
+use tributary_replicated::{ASK_AFTER_NS, Levels};
 use tributary_transport::Sent;
 use tributary_transport::udp::{DatagramStats, OpenError, Origin};
 use tributary_wire::EndpointId;
@@ -21,10 +21,6 @@ use super::{CONTRIBUTION_BYTES_MAX, NoGroups, wire_messages};
 use crate::departures::Leaving;
 use crate::direct::{Calls, Failure, Identity, Listener, Peers, Verdict, wait_for_grace};
 use crate::operation::{InterHost, InterHostOperation};
-
-/// How long a contribution may be late before its sender is asked, once. A question costs two frames over a link; a lost
-/// datagram that nothing else tells of costs this much.
-const ASK_AFTER: Duration = Duration::from_millis(2);
 
 /// How long multicasts may come behind the other datagrams, where those came at once: hosts greet when they get a core.
 const MULTICASTS_LATE_MAX: Duration = Duration::from_millis(20);
@@ -126,7 +122,7 @@ impl ReplicatedLevels {
     /// # Panics
     /// If there are not as many addresses as the plan has hosts.
     pub fn new(members: Members, plan: &Plan) -> Result<Self, NoGroups> {
-        Self::asking_after(members, plan, ASK_AFTER)
+        Self::asking_after(members, plan, Duration::from_nanos(ASK_AFTER_NS))
     }
 
     /// The same, with another patience before a member is asked.

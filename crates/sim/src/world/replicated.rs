@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use tributary_algorithms::plan::Plan;
-use tributary_replicated::{Call, Datagram, Levels, Step};
+use tributary_replicated::{ASK_AFTER_NS, Call, Datagram, Levels, Step};
 
 use super::event::Event;
 use super::ids::{NoticeId, RankId};
@@ -17,9 +17,6 @@ use super::rank::Team;
 use super::state::World;
 use crate::engine::Picos;
 use crate::fabric::Flow;
-
-/// How long the product lets a contribution be late before it asks.
-const ASK_AFTER_NS: u64 = 2_000_000;
 
 impl<D: Data> World<D> {
     /// Makes the ranks of a team, one on each host, members of replicated groups, which multicast where nobody stands in for others, or

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use tributary_replicated::{Call, Datagram, Failure, Levels, Message, Place, Step};
+use tributary_replicated::{ASK_AFTER_NS, Call, Datagram, Failure, Levels, Message, Place, Step};
 
 use super::host::{Arrival, Host, Life, Verdict};
 use super::oracle;
@@ -15,8 +15,6 @@ use super::states::{
 use super::violation::Violation;
 use crate::trace::Trace;
 
-/// How long the product lets a contribution be late before it asks.
-const ASK_AFTER_NS: u64 = 2_000_000;
 /// Within which time a host that waits has its sum, or hears why not, once all others have done their part.
 const PROMISE_NS: u64 = 1_000_000_000;
 /// More than any run takes in which everybody hears in time.

@@ -48,10 +48,4 @@ pub enum Violation {
         /// The host.
         host: u32,
     },
-    /// A machine or its driver panicked.
-    #[error("groups: panicked: {message}")]
-    Panicked {
-        /// The panic's message.
-        message: String,
-    },
 }
