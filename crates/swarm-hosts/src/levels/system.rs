@@ -467,8 +467,8 @@ impl<'a> System<'a> {
         let is_right = match verdict {
             Verdict::Gone(of) => {
                 let of = &self.hosts[of as usize];
-                let has_left = of.life != Life::Runs && of.begun < scenario.operations;
-                of.life == Life::Dead || has_left
+                let is_early = of.begun < scenario.operations && of.verdict.is_none();
+                of.life == Life::Dead || of.life != Life::Runs && is_early
             }
             Verdict::Disagreement { hosts: [one, other], operation } => {
                 self.states[DISAGREEMENT] += 1;
