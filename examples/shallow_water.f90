@@ -34,7 +34,7 @@ program shallow_water
    mass = totals(1)
    do step = 1, steps
       before = water
-      call exchange_rows(before)
+      call exchange_rows
       call advance(0.4d0 * width / fastest_wave())
       totals = mass_and_energy()
       water(1, :, first:last) = water(1, :, first:last) + (mass - totals(1)) / cells**2
@@ -56,12 +56,11 @@ contains
    end subroutine set_initial_state
 
    ! The neighbours' rows at both ends; the rank above the last is the first.
-   subroutine exchange_rows(rows)
-      real(real64), intent(inout) :: rows(:, :, first - 1:)
+   subroutine exchange_rows
       integer, parameter :: row = 3 * cells
-      call MPI_Sendrecv(rows(1, 1, last), row, MPI_DOUBLE_PRECISION, above, 0, rows(1, 1, first - 1), row, &
+      call MPI_Sendrecv(before(1, 1, last), row, MPI_DOUBLE_PRECISION, above, 0, before(1, 1, first - 1), row, &
                         MPI_DOUBLE_PRECISION, below, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE, ierr)
-      call MPI_Sendrecv(rows(1, 1, first), row, MPI_DOUBLE_PRECISION, below, 1, rows(1, 1, last + 1), row, &
+      call MPI_Sendrecv(before(1, 1, first), row, MPI_DOUBLE_PRECISION, below, 1, before(1, 1, last + 1), row, &
                         MPI_DOUBLE_PRECISION, above, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE, ierr)
    end subroutine exchange_rows
 
