@@ -43,7 +43,7 @@ pub struct NetworkPrices {
 impl NetworkPrices {
     /// All of them that are times.
     #[must_use]
-    pub fn times(&self) -> [f64; 14] {
+    pub fn times(&self) -> [f64; 13] {
         let Self { links, datagrams, aggregators } = self;
         [
             links.send_ns,
@@ -52,7 +52,6 @@ impl NetworkPrices {
             links.reduce_ns_per_byte,
             links.wire_ns,
             links.link_ns_per_byte,
-            links.cold_ns_per_byte,
             datagrams.further_send_ns,
             datagrams.each_receive_ns,
             aggregators.take_ns,
@@ -68,6 +67,7 @@ impl NetworkPrices {
     pub fn has_packets(&self) -> bool {
         let aggregators = &self.aggregators;
         self.links.packet_max_bytes > 0
+            && self.links.frame_max_bytes > 0
             && aggregators.segment_max_bytes > 0
             && aggregators.segments_in_flight > 0
     }
@@ -124,8 +124,7 @@ impl Network {
             wire_ns,
             link_ns_per_byte,
             packet_max_bytes: 8_936,
-            eager_max_bytes: 65_536,
-            cold_ns_per_byte: 0.22,
+            frame_max_bytes: 65_536,
         }
     }
 }

@@ -310,22 +310,24 @@ fn choose(terms: &Terms, division: Division, meeting: Meeting) -> (LevelChoice, 
     best.expect("links carry every length")
 }
 
-/// Whether a message waits until its receiver has asked for it.
-fn is_asked_for(terms: &Terms, carrier: Carrier, bytes: u64) -> bool {
-    carrier == Carrier::Links && terms.prices.is_asked_for(bytes)
+/// A message is under way so long.
+fn crossing_ns(terms: &Terms, meeting: Meeting) -> f64 {
+    let Meeting { bytes, is_across, .. } = meeting;
+    let across_ns = if is_across { terms.across_ns } else { 0.0 };
+    terms.prices.on_link_ns(bytes) + terms.prices.wire_ns + across_ns
 }
 
-/// A message is under way so long.
-fn crossing_ns(terms: &Terms, carrier: Carrier, meeting: Meeting) -> f64 {
-    let Meeting { bytes, is_across, .. } = meeting;
+/// How long a core works on other frames of a message while the link carries them: the sender on those behind the first, the
+/// receiver on those before the last.
+fn overlaps_ns(terms: &Terms, bytes: u64, folds: bool) -> (f64, f64) {
     let prices = &terms.prices;
-    let across_ns = if is_across { terms.across_ns } else { 0.0 };
-    let asking_ns = if is_asked_for(terms, carrier, bytes) {
-        prices.wire_ns + prices.asking_ns() + 2.0 * across_ns
-    } else {
-        0.0
-    };
-    prices.on_link_ns(bytes) + prices.wire_ns + across_ns + asking_ns
+    let (first, last) = (prices.first_frame_bytes(bytes), prices.last_frame_bytes(bytes));
+    let turns = f64::from(terms.hosts_per_core.max(1));
+    let on_link_ns = prices.on_link_ns(bytes - last);
+    let folding_ns = if folds { prices.reduce_ns_per_byte * (bytes - last) as f64 } else { 0.0 };
+    let sending_ns = prices.sending_ns(bytes) - prices.sending_ns(first);
+    let receiving_ns = prices.receiving_ns(bytes) - prices.receiving_ns(last) + folding_ns;
+    (on_link_ns.min(turns * sending_ns), on_link_ns.min(turns * receiving_ns))
 }
 
 /// A core's time to send the same or other elements to so many hosts, and the link's time for all but the first.
@@ -361,17 +363,15 @@ fn exchange_ns(
     let (first_ns, _) = sends_ns(terms, carrier, 1, bytes, further);
     let all_ns = receives_ns(terms, carrier, others, bytes, folds);
     let last_ns = receives_ns(terms, carrier, 1, bytes, folds);
-    let crossing_ns = crossing_ns(terms, carrier, meeting);
-    if is_asked_for(terms, carrier, bytes) {
-        // A receiver asks for one message after the other, each of which waits for those before it on the link.
-        let links = f64::from(others) * f64::from(others - 1) / 2.0;
-        let told_ns = turns * terms.prices.send_ns + terms.prices.wire_ns;
-        let asking_ns = f64::from(others) * (crossing_ns - terms.prices.wire_ns);
-        return told_ns + asking_ns + links * terms.prices.on_link_ns(bytes) + turns * all_ns;
-    }
+    let crossing_ns = crossing_ns(terms, meeting);
+    let (by_sender_ns, by_receiver_ns) = overlaps_ns(terms, bytes, folds);
     // The last message comes last, or the first comes to a core that still sends.
-    let by_last_ns = turns * (send_ns + last_ns) + link_ns + crossing_ns;
-    let by_first_ns = (turns * first_ns + crossing_ns).max(turns * send_ns) + turns * all_ns;
+    let by_last_ns = turns * (send_ns + last_ns) + link_ns + crossing_ns
+        - f64::from(others) * by_sender_ns
+        - by_receiver_ns;
+    let by_first_ns = (turns * first_ns + crossing_ns - by_sender_ns).max(turns * send_ns)
+        + turns * all_ns
+        - by_receiver_ns;
     by_last_ns.max(by_first_ns)
 }
 
@@ -396,8 +396,11 @@ fn converging_ns(terms: &Terms, carrier: Carrier, meeting: Meeting) -> f64 {
     let result_ns = receives_ns(terms, carrier, 1, bytes, false);
     // One host of a group folds and sends, while the others leave it the core.
     let folding_turns = (turns / f64::from(members)).max(1.0);
+    let (up_sending_ns, up_receiving_ns) = overlaps_ns(terms, bytes, true);
+    let (down_sending_ns, down_receiving_ns) = overlaps_ns(terms, bytes, false);
     turns * (up_ns + result_ns)
         + folding_turns * (takes_ns + down_ns)
         + link_ns
-        + 2.0 * crossing_ns(terms, carrier, meeting)
+        + 2.0 * crossing_ns(terms, meeting)
+        - (up_sending_ns + up_receiving_ns + down_sending_ns + down_receiving_ns)
 }

@@ -191,8 +191,6 @@ struct Rank {
     outgoing_ns: f64,
     incoming_ns: f64,
     inbox: VecDeque<Message>,
-    /// The round that it is in, and since when it is ready for all messages of that round.
-    receiving: Option<(u32, f64)>,
     /// Whether it waits for a message.
     waits: bool,
     /// The round of its last send, and what it sent.
@@ -201,14 +199,14 @@ struct Rank {
     received: Option<u32>,
 }
 
-/// A message that was sent, or of which the sender has told.
+/// A message that was sent.
 #[derive(Clone, Copy)]
 struct Message {
     from: u32,
     bytes: u64,
-    /// When the receiver is told of it; none if it comes without being asked for.
-    told_ns: Option<f64>,
-    /// When its last byte is there, if the receiver asks for it as soon as it is told.
+    /// When its first frame is there.
+    first_ns: f64,
+    /// When its last byte is there.
     arrival_ns: f64,
 }
 
@@ -220,7 +218,6 @@ impl Rank {
             outgoing_ns: 0.0,
             incoming_ns: 0.0,
             inbox: VecDeque::new(),
-            receiving: None,
             waits: false,
             sent: None,
             received: None,
@@ -236,17 +233,6 @@ impl Rank {
         }
     }
 
-    /// The receives of a round are in progress all at once.
-    fn begin_receiving(&mut self, round: u32) {
-        if self.receiving.is_none_or(|(begun, _)| begun != round) {
-            self.receiving = Some((round, self.core_ns));
-        }
-    }
-
-    /// Since when the rank is ready for the messages of its round.
-    fn ready_ns(&self) -> f64 {
-        self.receiving.map_or(self.core_ns, |(_, since_ns)| since_ns)
-    }
 }
 
 impl<'a> Walk<'a> {
@@ -290,7 +276,6 @@ impl<'a> Walk<'a> {
                     }
                 }
                 Action::Receive { from, span, landing, .. } => {
-                    self.ranks[rank as usize].begin_receiving(step.round);
                     let Some(message) = self.take_message(rank, from, bytes_of(span)) else {
                         self.ranks[rank as usize].waits = true;
                         return;
@@ -310,23 +295,21 @@ impl<'a> Walk<'a> {
     fn send(&mut self, from: u32, to: u32, bytes: u64, sent: Sent) {
         let prices = self.prices;
         let (sending_ns, takes_link) = self.carrier.sending(prices, bytes, sent);
+        let (first, last) = (prices.first_frame_bytes(bytes), prices.last_frame_bytes(bytes));
+        let (first_sending_ns, _) = self.carrier.sending(prices, first, sent);
         let sender = &mut self.ranks[from as usize];
-        let mut leaves_ns = sender.core_ns + sending_ns;
-        let mut told_ns = None;
-        if self.carrier == Carrier::Links && prices.is_asked_for(bytes) {
-            sender.core_ns += prices.send_ns;
-            let told_at = sender.core_ns + prices.wire_ns;
-            told_ns = Some(told_at);
-            // If the receiver asks at once. Its core copies nothing.
-            leaves_ns = told_at + prices.asking_ns();
-        } else {
-            sender.core_ns = leaves_ns;
-        }
+        let first_leaves_ns = sender.outgoing_ns.max(sender.core_ns + first_sending_ns);
+        sender.core_ns += sending_ns;
+        let mut first_ns = sender.outgoing_ns + prices.wire_ns;
         if takes_link {
-            sender.outgoing_ns = sender.outgoing_ns.max(leaves_ns) + prices.on_link_ns(bytes);
+            first_ns = first_leaves_ns + prices.on_link_ns(first) + prices.wire_ns;
+            // The last frame leaves behind all others, and not before the core has sent it.
+            let by_link_ns = first_leaves_ns + prices.on_link_ns(bytes);
+            sender.outgoing_ns = by_link_ns.max(sender.core_ns + prices.on_link_ns(last));
         }
         let arrival_ns = sender.outgoing_ns + prices.wire_ns;
-        self.ranks[to as usize].inbox.push_back(Message { from, bytes, told_ns, arrival_ns });
+        let message = Message { from, bytes, first_ns, arrival_ns };
+        self.ranks[to as usize].inbox.push_back(message);
     }
 
     /// The next message of `from`. Where one rank stands for all, a message that it has not sent itself is sent while
@@ -357,20 +340,20 @@ impl<'a> Walk<'a> {
     }
 
     fn receive(&mut self, rank: u32, message: Message, landing: Landing, is_first: bool) {
-        let receiving_ns = self.carrier.receiving_ns(self.prices, message.bytes, is_first);
+        let Message { bytes, first_ns, arrival_ns, .. } = message;
         let prices = self.prices;
-        let Message { bytes, told_ns, mut arrival_ns, .. } = message;
+        let landing_ns = |bytes: u64| {
+            let folding_ns = prices.reduce_ns_per_byte * bytes as f64;
+            self.carrier.receiving_ns(prices, bytes, is_first)
+                + if landing == Landing::Store { 0.0 } else { folding_ns }
+        };
+        let (first, last) = (prices.first_frame_bytes(bytes), prices.last_frame_bytes(bytes));
         let receiver = &mut self.ranks[rank as usize];
-        if let Some(told_ns) = told_ns {
-            let asks_ns = receiver.ready_ns().max(told_ns);
-            receiver.core_ns = receiver.core_ns.max(told_ns) + prices.receive_ns + prices.send_ns;
-            arrival_ns += asks_ns - told_ns;
-        }
+        let first_here_ns = first_ns.max(receiver.incoming_ns + prices.on_link_ns(first));
         receiver.incoming_ns = arrival_ns.max(receiver.incoming_ns + prices.on_link_ns(bytes));
-        receiver.core_ns = receiver.core_ns.max(receiver.incoming_ns) + receiving_ns;
-        if landing != Landing::Store {
-            receiver.core_ns += prices.reduce_ns_per_byte * bytes as f64;
-        }
+        // The core lands frames while others come in, and the last one when it is there.
+        let by_core_ns = receiver.core_ns.max(first_here_ns) + landing_ns(bytes);
+        receiver.core_ns = by_core_ns.max(receiver.incoming_ns + landing_ns(last));
     }
 }
 

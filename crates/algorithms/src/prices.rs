@@ -19,23 +19,19 @@ pub struct Prices {
     pub link_ns_per_byte: f64,
     /// The longest packet. A switch sends one on while it still comes in.
     pub packet_max_bytes: u64,
-    /// The longest message that a sender sends before its receiver has asked for it.
-    pub eager_max_bytes: u64,
-    /// A core's time for each received byte of a longer message, which no cache has.
-    pub cold_ns_per_byte: f64,
+    /// The longest frame. A longer message is several, each of which the receiver takes while the next one still comes in.
+    pub frame_max_bytes: u64,
 }
 
 impl Prices {
     /// A core's time to send a message.
     pub(crate) fn sending_ns(&self, bytes: u64) -> f64 {
-        self.send_ns + self.copy_ns_per_byte * bytes as f64
+        self.send_ns * self.frames(bytes) + self.copy_ns_per_byte * bytes as f64
     }
 
     /// A core's time to receive a message.
     pub(crate) fn receiving_ns(&self, bytes: u64) -> f64 {
-        let per_byte =
-            if self.is_asked_for(bytes) { self.cold_ns_per_byte } else { self.copy_ns_per_byte };
-        self.receive_ns + per_byte * bytes as f64
+        self.receive_ns * self.frames(bytes) + self.copy_ns_per_byte * bytes as f64
     }
 
     /// How long a message's bytes hold a link.
@@ -43,13 +39,18 @@ impl Prices {
         self.link_ns_per_byte * bytes as f64
     }
 
-    /// Whether a message waits until its receiver has asked for it.
-    pub(crate) fn is_asked_for(&self, bytes: u64) -> bool {
-        bytes > self.eager_max_bytes
+    /// The frames of a message.
+    fn frames(&self, bytes: u64) -> f64 {
+        bytes.div_ceil(self.frame_max_bytes).max(1) as f64
     }
 
-    /// What a receiver and the network take to ask for a message.
-    pub(crate) fn asking_ns(&self) -> f64 {
-        self.receive_ns + self.send_ns + self.wire_ns
+    /// The bytes of a message's first frame.
+    pub(crate) fn first_frame_bytes(&self, bytes: u64) -> u64 {
+        bytes.min(self.frame_max_bytes)
+    }
+
+    /// The bytes of its last one.
+    pub(crate) fn last_frame_bytes(&self, bytes: u64) -> u64 {
+        bytes - (bytes.div_ceil(self.frame_max_bytes).max(1) - 1) * self.frame_max_bytes
     }
 }

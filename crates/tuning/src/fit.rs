@@ -74,10 +74,7 @@ const OF_LINKS: &[Part] = &[
         prices.links.wire_ns /= factor;
     },
     |prices, factor| prices.links.link_ns_per_byte *= factor,
-    |prices, factor| {
-        prices.links.copy_ns_per_byte *= factor;
-        prices.links.cold_ns_per_byte *= factor;
-    },
+    |prices, factor| prices.links.copy_ns_per_byte *= factor,
 ];
 const OF_GROUPS: &[Part] = &[
     |prices, factor| {

@@ -195,6 +195,8 @@ pub struct Software {
     pub register: Constant<Nanoseconds>,
     /// Each byte of a rendezvous message at its receiver, which is not in the caches.
     pub cold_byte: Constant<NsPerByte>,
+    /// Longest frame of messages over stream sockets, which are longer than that in several, never by rendezvous.
+    pub frame_max: Option<Constant<Bytes>>,
     /// Ranks that exchange at once, in recursive k-ing.
     pub radix: Constant<Count>,
     /// Shortest vector for Rabenseifner's algorithm.

@@ -122,6 +122,9 @@ fn software(software: &Software) -> Result<(), Refused> {
     within("software.reduce_byte", &software.reduce_byte, PER_BYTE)?;
     within("software.register", &software.register, DELAY)?;
     within("software.cold_byte", &software.cold_byte, PER_BYTE)?;
+    if let Some(frame_max) = &software.frame_max {
+        whole("software.frame_max", frame_max, 1.0..=f64::from(1 << 30))?;
+    }
     whole("software.radix", &software.radix, 2.0..=1024.0)?;
     whole("software.long_min", &software.long_min, LENGTH)
 }

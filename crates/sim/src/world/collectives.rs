@@ -24,6 +24,7 @@ impl<D: Data> World<D> {
             graph: None,
             posted: Vec::new(),
             inbox: Vec::new(),
+            half_received: None,
             unanswered: 0,
             began_at: Picos::ZERO,
         }));
@@ -112,8 +113,13 @@ impl<D: Data> World<D> {
                 }
                 Action::Receive { from, landing, .. } => {
                     let from = RankId(first.0 + from);
-                    let Some(done_at) = self.land(id, from, landing) else { return };
-                    at = done_at;
+                    loop {
+                        let Some((done_at, is_last)) = self.land(id, from, landing) else { return };
+                        at = done_at;
+                        if is_last {
+                            break;
+                        }
+                    }
                 }
                 Action::Fold { span } => {
                     let cost = self.costs.message.reduce.of(bytes(span.elements));
@@ -175,31 +181,35 @@ impl<D: Data> World<D> {
         at
     }
 
-    /// Receives the next message from `from`, if all of it is there. Returns when that is done.
-    fn land(&mut self, id: RankId, from: RankId, landing: Landing) -> Option<Picos> {
+    /// Receives the next message from `from`, or a frame of it, if that is there. Returns when that is done, and whether it was
+    /// the last of the message.
+    fn land(&mut self, id: RankId, from: RankId, landing: Landing) -> Option<(Picos, bool)> {
         let rank = &mut self.ranks[id.index()];
-        let place = rank.inbox.iter().position(|incoming| incoming.from == from)?;
+        let is_next = |incoming: &Incoming| {
+            incoming.from == from && rank.half_received.is_none_or(|half| half == incoming.transfer)
+        };
+        let place = rank.inbox.iter().position(is_next)?;
         let seen_at = rank.inbox[place].seen_at?;
         let process = rank.process;
-        let incoming = self.ranks[id.index()].inbox.remove(place);
-        let cost = self.landing_cost(incoming.transfer, landing != Landing::Store);
-        self.end_transfer(incoming.transfer);
-        Some(self.work(process, seen_at, cost))
+        let incoming = rank.inbox.remove(place);
+        rank.half_received = (!incoming.is_last).then_some(incoming.transfer);
+        let cost = self.landing_cost(incoming, landing != Landing::Store);
+        if incoming.is_last {
+            self.end_transfer(incoming.transfer);
+        }
+        Some((self.work(process, seen_at, cost), incoming.is_last))
     }
 
-    /// A message arrives: all of it, or the rendezvous request of a long one.
+    /// A message arrives: all of it, a frame of it, or the rendezvous request of a long one.
     pub(super) fn message_begins(
         &mut self,
         id: RankId,
-        from: RankId,
-        transfer: TransferId,
-        seen_at: Option<Picos>,
+        incoming: Incoming,
         now: Picos,
     ) {
-        let incoming = Incoming { from, transfer, seen_at, taken_by: None };
         self.ranks[id.index()].inbox.push(incoming);
         self.match_incoming(id, now);
-        if seen_at.is_some() {
+        if incoming.seen_at.is_some() {
             self.message_here(id, now);
         }
     }

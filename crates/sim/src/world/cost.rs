@@ -85,6 +85,8 @@ pub(super) struct MessageCosts {
     pub(super) share: Linear,
     pub(super) line: Picos,
     pub(super) eager_max_bytes: u32,
+    /// The longest frame of messages over stream sockets, if they are such.
+    pub(super) frame_max_bytes: Option<u32>,
 }
 
 /// Datagrams between the members of a replicated group.
@@ -225,6 +227,7 @@ impl MessageCosts {
             share: Linear::new(memory.line_gap_near.value(), memory.copy.value()),
             line: memory.line_near.span(),
             eager_max_bytes: preset.adapter.eager_max.bytes() as u32,
+            frame_max_bytes: software.frame_max.as_ref().map(|frame| frame.bytes() as u32),
         }
     }
 }

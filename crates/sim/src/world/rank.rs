@@ -52,6 +52,10 @@ pub(super) struct Incoming {
     pub(super) seen_at: Option<Picos>,
     /// The receive that takes it; of a schedule all are alike.
     pub(super) taken_by: Option<u32>,
+    /// Of the message, or of a frame of it.
+    pub(super) bytes: u32,
+    /// Whether nothing more of the message comes.
+    pub(super) is_last: bool,
 }
 
 /// A receive that is posted and not matched.
@@ -80,6 +84,8 @@ pub(super) struct Rank {
     pub(super) graph: Option<Box<GraphRun>>,
     pub(super) posted: Vec<Posted>,
     pub(super) inbox: Vec<Incoming>,
+    /// The message of which the step has received frames, and not the last.
+    pub(super) half_received: Option<TransferId>,
     /// Rendezvous sends that wait for the receiver.
     pub(super) unanswered: u32,
     pub(super) began_at: Picos,

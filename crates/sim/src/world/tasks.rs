@@ -152,7 +152,7 @@ impl<D: Data> World<D> {
 
     fn take_message(&mut self, id: RankId, place: usize, now: Picos) -> (u32, Picos) {
         let incoming = self.ranks[id.index()].inbox.remove(place);
-        let cost = self.landing_cost(incoming.transfer, false);
+        let cost = self.landing_cost(incoming, false);
         self.end_transfer(incoming.transfer);
         let seen_at = incoming.seen_at.expect("it is here");
         let process = self.ranks[id.index()].process;

@@ -1,6 +1,7 @@
-//! Messages between ranks: eager, by rendezvous (with a remote read), or through shared memory.
+//! Messages between ranks: eager, by rendezvous (with a remote read), in the frames of a stream, or through shared memory.
 
 use super::ids::{RankId, TransferId};
+use crate::engine::Picos;
 
 /// A message.
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +12,8 @@ pub(super) struct Transfer {
     pub(super) protocol: MessageProtocol,
     /// Bytes not yet handed to the adapter.
     pub(super) left_bytes: u32,
+    /// When the sender's core has written the first frame.
+    pub(super) written_at: Picos,
     pub(super) label: Label,
 }
 
@@ -27,6 +30,8 @@ pub(super) struct Label {
 pub(super) enum MessageProtocol {
     Eager,
     Rendezvous,
+    /// In frames, of which the receiver takes each as it comes.
+    Stream,
     SharedMemory,
 }
 
@@ -37,8 +42,8 @@ pub(super) enum PacketKind {
     RequestToSend,
     /// The receiver is ready for it.
     ClearToSend,
-    /// Data of the message.
-    Data { is_last: bool },
+    /// Data of the message. With its last byte comes the end of a frame of so many bytes.
+    Data { is_last: bool, frame_bytes: Option<u32> },
 }
 
 /// All messages in progress, in reused places.
