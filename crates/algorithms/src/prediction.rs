@@ -30,6 +30,14 @@ const UNEVEN_STEPS_MAX: usize = 16_384;
 /// Most hosts that the model gives to one aggregator.
 const AGGREGATOR_HOSTS_MAX: u32 = 16;
 
+/// Hosts below a leaf switch.
+const LEAF_HOSTS: u32 = 16;
+
+/// How many messages share the fullest cable between leaves where all hosts of a leaf send to other leaves at once. Switches choose a
+/// cable by a hash of both hosts, and leave others idle; of 16 messages over 16 cables some 3 or 4 meet on one. All hosts wait for
+/// these in the end. A single packet hardly ever meets others.
+const SHARED_CABLES: f64 = 4.0;
+
 impl Prices {
     /// What an operation of `len_bytes` takes among `hosts` hosts of one rank that all call it at once: the root's time
     /// of a reduce, and the mean over the hosts of all else, as benchmarks report it. None if the algorithm has no such
@@ -176,6 +184,7 @@ fn mean(times_ns: &[f64]) -> f64 {
 struct Walk<'a> {
     prices: &'a Prices,
     carrier: Carrier,
+    hosts: u32,
     ranks: Vec<Rank>,
     /// Whether one rank stands for all: it receives what it sends.
     one_for_all: bool,
@@ -232,7 +241,6 @@ impl Rank {
             _ => Sent::Nothing,
         }
     }
-
 }
 
 impl<'a> Walk<'a> {
@@ -251,7 +259,7 @@ impl<'a> Walk<'a> {
             steps_max.is_some_and(|max| first.take(max + 1).count() * hosts as usize > max);
         let walked = if one_for_all { 1 } else { hosts };
         let ranks = (0..walked).map(|rank| schedule(rank).map(Rank::new)).collect::<Option<_>>()?;
-        Some(Self { prices, carrier, ranks, one_for_all, is_by_levels })
+        Some(Self { prices, carrier, hosts, ranks, one_for_all, is_by_levels })
     }
 
     /// When each rank is done.
@@ -268,9 +276,10 @@ impl<'a> Walk<'a> {
         while let Some(step) = self.ranks[rank as usize].steps.peek().copied() {
             match step.action {
                 Action::Send { to, span } => {
+                    let is_far = self.is_far(rank, to);
                     let to = if self.one_for_all { rank } else { to };
                     let sent = self.ranks[rank as usize].sent_of(step.round, span);
-                    self.send(rank, to, bytes_of(span), sent);
+                    self.send(rank, to, bytes_of(span), sent, is_far);
                     if core::mem::take(&mut self.ranks[to as usize].waits) {
                         ready.push(to);
                     }
@@ -292,8 +301,19 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn send(&mut self, from: u32, to: u32, bytes: u64, sent: Sent) {
+    /// Whether all hosts of a leaf send to other leaves where these do. Hosts of a leaf have numbers in a row.
+    fn is_far(&self, from: u32, to: u32) -> bool {
+        let apart = from.abs_diff(to);
+        apart.min(self.hosts - apart) >= LEAF_HOSTS
+    }
+
+    fn send(&mut self, from: u32, to: u32, bytes: u64, sent: Sent, is_far: bool) {
         let prices = self.prices;
+        let on_link_ns = |bytes: u64| {
+            let further = bytes.saturating_sub(prices.packet_max_bytes) as f64;
+            let shares = if is_far { SHARED_CABLES - 1.0 } else { 0.0 };
+            prices.on_link_ns(bytes) + shares * prices.link_ns_per_byte * further
+        };
         let (sending_ns, takes_link) = self.carrier.sending(prices, bytes, sent);
         let (first, last) = (prices.first_frame_bytes(bytes), prices.last_frame_bytes(bytes));
         let (first_sending_ns, _) = self.carrier.sending(prices, first, sent);
@@ -302,10 +322,10 @@ impl<'a> Walk<'a> {
         sender.core_ns += sending_ns;
         let mut first_ns = sender.outgoing_ns + prices.wire_ns;
         if takes_link {
-            first_ns = first_leaves_ns + prices.on_link_ns(first) + prices.wire_ns;
+            first_ns = first_leaves_ns + on_link_ns(first) + prices.wire_ns;
             // The last frame leaves behind all others, and not before the core has sent it.
-            let by_link_ns = first_leaves_ns + prices.on_link_ns(bytes);
-            sender.outgoing_ns = by_link_ns.max(sender.core_ns + prices.on_link_ns(last));
+            let by_link_ns = first_leaves_ns + on_link_ns(bytes);
+            sender.outgoing_ns = by_link_ns.max(sender.core_ns + on_link_ns(last));
         }
         let arrival_ns = sender.outgoing_ns + prices.wire_ns;
         let message = Message { from, bytes, first_ns, arrival_ns };
@@ -334,7 +354,7 @@ impl<'a> Walk<'a> {
     fn send_in_time(&mut self, rank: u32, bytes: u64) {
         let this = &self.ranks[rank as usize];
         let (core_ns, outgoing_ns) = (this.core_ns, this.outgoing_ns);
-        self.send(rank, rank, bytes, Sent::Nothing);
+        self.send(rank, rank, bytes, Sent::Nothing, false);
         let this = &mut self.ranks[rank as usize];
         (this.core_ns, this.outgoing_ns) = (core_ns, outgoing_ns);
     }

@@ -26,6 +26,9 @@ const LEAF_HOSTS: u32 = 16;
 /// that they take is out of question for longer ones.
 const GATHERED_MAX_BYTES: usize = 64 << 10;
 
+/// The same of ways in which hosts exchange whole vectors.
+const EXCHANGED_MAX_BYTES: usize = 256 << 10;
+
 /// The name of a way by groups whose levels are those of an algorithm.
 fn by_groups(algorithm: &str) -> String {
     format!("datagrams, {algorithm}")
@@ -82,6 +85,8 @@ fn algorithms(hosts: u32, len_bytes: usize) -> Vec<Algorithm> {
     }
     if len_bytes <= GATHERED_MAX_BYTES || hosts <= LEAF_HOSTS {
         algorithms.push(Linear);
+    }
+    if len_bytes <= EXCHANGED_MAX_BYTES || hosts <= LEAF_HOSTS {
         algorithms.extend(kings);
         algorithms.extend(levels);
     }

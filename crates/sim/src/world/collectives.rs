@@ -201,12 +201,7 @@ impl<D: Data> World<D> {
     }
 
     /// A message arrives: all of it, a frame of it, or the rendezvous request of a long one.
-    pub(super) fn message_begins(
-        &mut self,
-        id: RankId,
-        incoming: Incoming,
-        now: Picos,
-    ) {
+    pub(super) fn message_begins(&mut self, id: RankId, incoming: Incoming, now: Picos) {
         self.ranks[id.index()].inbox.push(incoming);
         self.match_incoming(id, now);
         if incoming.seen_at.is_some() {
