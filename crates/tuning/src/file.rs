@@ -120,7 +120,10 @@ pub enum TuningError {
         problem: String,
     },
     /// The text is not a valid tuning file.
-    #[error("tuning file {}: {problem}", path.display())]
+    #[error(
+        "tuning file {}: {problem} (if another version wrote the file, measure again: tributary tune)",
+        path.display()
+    )]
     Format {
         /// The file.
         path: PathBuf,
