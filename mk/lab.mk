@@ -11,13 +11,13 @@ launchers-tools: ## Find sshd and Slurm's daemons, by which labs start jobs as c
 .PHONY: test-lab test-lab-short bench-lab soak-lab
 # The soak: direct links that stand by outlive probes without an answer, and rings that are late. With 4 probes a link ended
 # within seconds; by a late ring in half of the runs.
-test-lab: build exact mpi-venvs mpi-debian lab-tools launchers-tools ## Run MPI programs on hosts of a lab, under both MPIs
+test-lab: build exact mpi-venvs mpi-debian lab-tools launchers-tools python-package ## Run MPI programs on hosts of a lab, under both MPIs
 	$(PYTHON) tests/lab/test.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/nothing_deployed.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/multicast.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/late_manager.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/launchers.py --tributary $(PROGRAM)
-	$(PYTHON) tests/lab/exact_bits.py --tributary $(PROGRAM)
+	$(PYTHON) tests/lab/exact_bits.py --tributary $(PROGRAM) --python $(VENV_python)/bin/python
 	$(PYTHON) tests/lab/bench_report.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/tune.py --tributary $(PROGRAM)
 	$(PYTHON) tests/lab/random_kills.py --tributary $(PROGRAM)

@@ -1,8 +1,17 @@
 """A lab of a test's own, and the commands that run on it."""
 
+import collections
 import pathlib
 import subprocess
 import sys
+import threading
+import time
+
+# What a cut member drops.
+CUT = """table inet cut {{
+  chain in {{ type filter hook input priority -10; {incoming} }}
+  chain out {{ type filter hook output priority -10; {outgoing} }}
+}}"""
 
 
 def command(program, verb, name, *words):
@@ -15,6 +24,7 @@ class Lab:
 
     def __init__(self, program, name, *options):
         self.program, self.name = str(pathlib.Path(program).resolve()), name
+        self.cuts = collections.defaultdict(threading.Lock)
         code = subprocess.run(self.words("up", *options), check=False, stdout=subprocess.DEVNULL).returncode
         if code != 0:
             sys.exit(code)
@@ -36,3 +46,15 @@ class Lab:
     def output(self, member, *words):
         """What a command on a member prints."""
         return subprocess.run(self.on(member, *words), check=True, text=True, capture_output=True).stdout
+
+    def cut_for(self, seconds, member, incoming, outgoing):
+        """Drops what the rules name, at one member."""
+        with self.cuts[member]:
+            rules = CUT.format(incoming=incoming, outgoing=outgoing)
+            self.output(member, "sh", "-c", f"echo '{rules}' | nft -f -")
+            time.sleep(seconds)
+            self.output(member, "nft", "delete", "table", "inet", "cut")
+
+    def cut_off_for(self, seconds, member, address):
+        """Drops what goes between a member and an address."""
+        self.cut_for(seconds, member, f"ip saddr {address} drop;", f"ip daddr {address} drop;")

@@ -71,11 +71,6 @@ SILENT = ("stop", "cut")
 # How long after its end a silence may still be felt, in seconds: the bound within which it is found.
 SILENCE = 2.0
 
-CUT = """table inet nemesis {{
-  chain in {{ type filter hook input priority -10; {incoming} }}
-  chain out {{ type filter hook output priority -10; {outgoing} }}
-}}"""
-
 
 def parse_arguments():
     parser = parser_of(__doc__.splitlines()[0])
@@ -102,8 +97,8 @@ def parse_arguments():
 class NemesisLab(soak.SoakLab):
     """A lab whose daemons are this run's own."""
 
-    def __init__(self, arguments, log):
-        super().__init__(arguments, "nemesis", ["--node-kernel"] if arguments.node_kernel else [])
+    def __init__(self, arguments, log, purpose="nemesis", options=()):
+        super().__init__(arguments, purpose, options)
         members = self.members()
         self.addresses = {member["name"]: member["address"] for member in members if member.get("address")}
         by_role = lambda role: [member["name"] for member in members if member["role"] == role]
@@ -112,7 +107,6 @@ class NemesisLab(soak.SoakLab):
         self.nodes = {name: Daemon(self, name, log) for name in by_role("node")}
         for daemon in (self.manager, *self.nodes.values()):
             daemon.start()
-        self.cuts = {name: threading.Lock() for name in self.addresses}
 
     def drain(self, node):
         """Drains a node, as soon as there is a manager that knows it."""
@@ -122,14 +116,6 @@ class NemesisLab(soak.SoakLab):
                 return
             time.sleep(0.1)
         raise TimeoutError(f"{node} could not be drained")
-
-    def cut_for(self, seconds, member, incoming, outgoing):
-        """Drops what the rules name, at one member."""
-        with self.cuts[member]:
-            rules = CUT.format(incoming=incoming, outgoing=outgoing)
-            self.output(member, "sh", "-c", f"echo '{rules}' | nft -f -")
-            time.sleep(seconds)
-            self.output(member, "nft", "delete", "table", "inet", "nemesis")
 
 
 @dataclasses.dataclass
@@ -252,8 +238,7 @@ class Nemesis:
             case "cut node off":
                 return [lambda: lab.cut_for(away, name, "drop;", "drop;")]
             case "cut host from node":
-                far, near = lab.addresses[name], event.victims[1]
-                return [lambda: lab.cut_for(away, near, f"ip saddr {far} drop;", f"ip daddr {far} drop;")]
+                return [lambda: lab.cut_off_for(away, event.victims[1], lab.addresses[name])]
             case "cut one way":
                 rules = {"incoming": "", "outgoing": "", event.victims[1]: "drop;"}
                 return [lambda: lab.cut_for(away, name, rules["incoming"], rules["outgoing"])]
@@ -395,7 +380,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="tributary-nemesis-") as temporary:
         folder = pathlib.Path(temporary)
         log = open(arguments.keep_log or folder / "log", "w", encoding="utf-8")
-        with NemesisLab(arguments, log) as lab:
+        options = ["--node-kernel"] if arguments.node_kernel else []
+        with NemesisLab(arguments, log, options=options) as lab:
             running = start_program(lab, program, folder, arguments)
             await_rounds(folder, running, 20)
             nemesis = Nemesis(lab, arguments)

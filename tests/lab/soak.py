@@ -211,20 +211,20 @@ class SoakLab(Lab):
         return {**json.loads(lines[0]), **totals, "multicast_results": multicasts}
 
 
-class Killer:
-    """Kills daemons in turn, and starts each again after a second, until it is ended."""
+class Disturber:
+    """Does one thing after another to a lab, in turn, until it is ended."""
 
-    def __init__(self, daemons, every_s):
-        self.daemons, self.every_s, self.kills = daemons, every_s, 0
+    def __init__(self, disturbances, every_s):
+        self.disturbances, self.every_s, self.times = disturbances, every_s, 0
         self.is_over = threading.Event()
         self.thread = threading.Thread(target=self.work)
 
     def work(self):
-        for daemon in itertools.cycle(self.daemons):
+        for disturb in itertools.cycle(self.disturbances):
             if self.is_over.wait(self.every_s):
                 return
-            daemon.kill_for(1.0)
-            self.kills += 1
+            disturb()
+            self.times += 1
 
     def __enter__(self):
         if self.every_s:
@@ -235,6 +235,11 @@ class Killer:
         self.is_over.set()
         if self.every_s:
             self.thread.join()
+
+
+def kills_of(daemons):
+    """A disturbance for each daemon: it is killed, and started again after a second."""
+    return [lambda it=it: it.kill_for(1.0) for it in daemons]
 
 
 def settled_status(lab):
@@ -324,7 +329,7 @@ def main():
                 node.start()
         before = most_of_daemons(lab)
         rest = argparse.Namespace(**{**vars(arguments), "operations": left})
-        with Killer(nodes, arguments.kill_every) as killer:
+        with Disturber(kills_of(nodes), arguments.kill_every) as killer:
             summary = lab.run(program, rest, state.kept["next_round"])
         if summary is None:
             return 1

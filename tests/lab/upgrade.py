@@ -25,7 +25,7 @@ def parse_arguments():
     parser.add_argument("--hosts", type=int, default=4)
     parser.add_argument("--hosts-per-leaf", type=int, default=2)
     arguments = parser.parse_args()
-    fixed = {"mpi": "mpich", "ranks_per_host": 1, "channel": "auto", "node_kernel": False, "depth": 1, "pause_ms": 5,
+    fixed = {"mpi": "mpich", "ranks_per_host": 1, "channel": "auto", "depth": 1, "pause_ms": 5,
              "seed": 1, "seconds": 600.0, "only": None}
     vars(arguments).update(fixed)
     return arguments
