@@ -329,16 +329,16 @@ def main():
                 node.start()
         before = most_of_daemons(lab)
         rest = argparse.Namespace(**{**vars(arguments), "operations": left})
-        with Disturber(kills_of(nodes), arguments.kill_every) as killer:
+        with Disturber(kills_of(nodes), arguments.kill_every) as disturber:
             summary = lab.run(program, rest, state.kept["next_round"])
         if summary is None:
             return 1
         status = settled_status(lab)
         after = settled_daemons(lab, before)
     if arguments.kill_every:
-        summary["kills"] = killer.kills
+        summary["kills"] = disturber.times
     found = complaints(summary, before, after, status)
-    if arguments.kill_every and not killer.kills:
+    if arguments.kill_every and not disturber.times:
         found.append("no daemon was killed")
     if arguments.node_kernel:
         summary["inside_the_kernel"] = inside_the_kernel(status)
