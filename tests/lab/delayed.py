@@ -7,6 +7,9 @@ one from the other: what grows with the delay is crossings. Beside that are show
 the processor time that it takes over all processes of the lab: both are the difference of a long and a short run over
 the difference of their calls, so the start of a program counts in neither. Processor time is no work alone: ranks that
 wait poll and yield, ours for a while and those of plain MPIs all the time.
+
+With one delay each method is started once a round, for all cases, and compared with the better plain MPI. That takes seconds
+where the above takes minutes.
 """
 
 import argparse
@@ -60,7 +63,7 @@ def parse_arguments():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/lab",
                         help="folder for compiled programs (default %(default)s)")
     parser.add_argument("--hosts", type=int, default=8, help="hosts, on one switch unless --lab says otherwise")
-    parser.add_argument("--delays", default="1ms,2ms", help="the labs' delays, two in ms or us (default %(default)s)")
+    parser.add_argument("--delays", default="1ms,2ms", help="the labs' delays, two or one, in ms or us (default %(default)s)")
     parser.add_argument("--lab", default="", help="further options of `tributary lab up`, in one word")
     parser.add_argument("--methods", default=",".join(METHODS), help="of %(default)s")
     parser.add_argument("--cases", default="allreduce:8", help="operation:bytes, by commas")
@@ -125,9 +128,13 @@ def measure(method, case, lab, programs, arguments):
             "drops": short_counts["drops"] + long_counts["drops"]}
 
 
+def compile_programs(methods, arguments):
+    return {mpi: compile_program(mpi, arguments).resolve() for mpi in {METHODS[it][0] for it in methods}}
+
+
 def measure_all(methods, cases, delays, arguments):
     """Every run, as results[case, method][delay] = [figures, ...], in turns."""
-    programs = {mpi: compile_program(mpi, arguments).resolve() for mpi in {METHODS[it][0] for it in methods}}
+    programs = compile_programs(methods, arguments)
     results = {(case, method): {delay: [] for delay in delays} for case in cases for method in methods}
     kinds = dict.fromkeys((delay, METHODS[method][3]) for delay in delays for method in methods)
     with contextlib.ExitStack() as labs:
@@ -163,6 +170,44 @@ def print_table(rows):
                   f"{row['drops']:>5}")
 
 
+def compare(methods, cases, delay, arguments):
+    """Delays that each case takes by each method, medians of the rounds; a row each. Ratios are to the better plain MPI."""
+    programs = compile_programs(methods, arguments)
+    found = {(case, method): [] for case in cases for method in methods}
+    with contextlib.ExitStack() as labs:
+        kinds = dict.fromkeys(METHODS[method][3] for method in methods)
+        lab_of = {kind: labs.enter_context(DelayedLab(arguments, delay, kind, number)) for number, kind in enumerate(kinds)}
+        for number in range(arguments.rounds):
+            for method in methods:
+                print(f"round {number + 1} of {arguments.rounds}: {method}", file=sys.stderr, flush=True)
+                lines, _ = lab_of[METHODS[method][3]].lines(method, cases, programs, arguments)
+                for case, line in zip(cases, lines, strict=True):
+                    found[case, method].append(line["median_us"] / delay_us(delay))
+    rows = []
+    for case in cases:
+        delays = {method: statistics.median(found[case, method]) for method in methods}
+        plain = [delays[method] for method in methods if METHODS[method][1]]
+        ratios = {method: min(plain) / delays[method] for method in methods if plain and not METHODS[method][1]}
+        rows.append({"case": case, "delays": delays, "plain_by_ours": ratios})
+    return rows
+
+
+def print_comparison(methods, rows):
+    print(f"{'':>16}" + "".join(f" {method:>15}" for method in methods))
+    for row in rows:
+        cells = [f"{row['delays'][method]:.2f}" + (f" ({row['plain_by_ours'][method]:.2f})" if method in row["plain_by_ours"] else "")
+                 for method in methods]
+        print(f"{row['case']:>16}" + "".join(f" {cell:>15}" for cell in cells))
+    print("\nin parentheses: the better plain MPI's time over this one")
+
+
+def write_output(rows, load, arguments):
+    options = {key: str(value) for key, value in vars(arguments).items()}
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_text(json.dumps({"command": sys.argv, "options": options, "load_before": load, "rows": rows}),
+                                encoding="utf-8")
+
+
 def main():
     # SIGTERM takes the labs down too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -171,18 +216,21 @@ def main():
     unknown = set(methods) - set(METHODS)
     if unknown:
         sys.exit(f"--methods: {', '.join(sorted(unknown))} are unknown; allowed are {', '.join(METHODS)}")
-    if len(delays) != 2 or delay_us(delays[0]) == delay_us(delays[1]):
-        sys.exit(f"--delays {arguments.delays}: two different delays are needed")
+    if len(delays) > 2 or len({delay_us(delay) for delay in delays}) != len(delays):
+        sys.exit(f"--delays {arguments.delays}: one delay or two different ones are needed")
     load = os.getloadavg()[0]
-    results = measure_all(methods, cases, delays, arguments)
-    rows = [row_of(method, case, runs, os.cpu_count()) for (case, method), runs in results.items()]
+    if len(delays) == 1:
+        rows = compare(methods, cases, *delays, arguments)
+    else:
+        results = measure_all(methods, cases, delays, arguments)
+        rows = [row_of(method, case, runs, os.cpu_count()) for (case, method), runs in results.items()]
     if arguments.output:
-        options = {key: str(value) for key, value in vars(arguments).items()}
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_text(json.dumps({"command": sys.argv, "options": options, "load_before": load,
-                                                "rows": rows}), encoding="utf-8")
+        write_output(rows, load, arguments)
     print(f"{arguments.hosts} hosts, one rank each {arguments.lab}; medians of {arguments.rounds} runs of calls in a row,\n"
           f"on the slowest rank, in delays of {delays[0]}; {os.cpu_count()} cores, load before {load:.1f}")
+    if len(delays) == 1:
+        print_comparison(methods, rows)
+        return
     print_table(rows)
     print(f"\nleast, most: of the runs; crossings, rest: from delays of {delays[1]} too; busy: processor\n"
           "time of a call over all cores, polls of those who wait included")
