@@ -132,13 +132,18 @@ def compile_programs(methods, arguments):
     return {mpi: compile_program(mpi, arguments).resolve() for mpi in {METHODS[it][0] for it in methods}}
 
 
+def start_labs(labs, methods, delays, arguments):
+    """A lab for each delay and each kind that a method needs, as lab_of[delay, kind]; they are there as long as `labs` is."""
+    kinds = dict.fromkeys((delay, METHODS[method][3]) for delay in delays for method in methods)
+    return {kind: labs.enter_context(DelayedLab(arguments, *kind, number)) for number, kind in enumerate(kinds)}
+
+
 def measure_all(methods, cases, delays, arguments):
     """Every run, as results[case, method][delay] = [figures, ...], in turns."""
     programs = compile_programs(methods, arguments)
     results = {(case, method): {delay: [] for delay in delays} for case in cases for method in methods}
-    kinds = dict.fromkeys((delay, METHODS[method][3]) for delay in delays for method in methods)
     with contextlib.ExitStack() as labs:
-        lab_of = {kind: labs.enter_context(DelayedLab(arguments, *kind, number)) for number, kind in enumerate(kinds)}
+        lab_of = start_labs(labs, methods, delays, arguments)
         for number in range(arguments.rounds):
             for (case, method), runs in results.items():
                 print(f"round {number + 1} of {arguments.rounds}: {case}, {method}", file=sys.stderr, flush=True)
@@ -175,12 +180,11 @@ def compare(methods, cases, delay, arguments):
     programs = compile_programs(methods, arguments)
     found = {(case, method): [] for case in cases for method in methods}
     with contextlib.ExitStack() as labs:
-        kinds = dict.fromkeys(METHODS[method][3] for method in methods)
-        lab_of = {kind: labs.enter_context(DelayedLab(arguments, delay, kind, number)) for number, kind in enumerate(kinds)}
+        lab_of = start_labs(labs, methods, [delay], arguments)
         for number in range(arguments.rounds):
             for method in methods:
                 print(f"round {number + 1} of {arguments.rounds}: {method}", file=sys.stderr, flush=True)
-                lines, _ = lab_of[METHODS[method][3]].lines(method, cases, programs, arguments)
+                lines, _ = lab_of[delay, METHODS[method][3]].lines(method, cases, programs, arguments)
                 for case, line in zip(cases, lines, strict=True):
                     found[case, method].append(line["median_us"] / delay_us(delay))
     rows = []

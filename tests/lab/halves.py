@@ -39,17 +39,18 @@ def main():
     address, seconds = sys.argv[1], float(sys.argv[2])
     rank, ranks = int(os.environ["PMI_RANK"]), int(os.environ["PMI_SIZE"])
     until = time.monotonic() + seconds
+    # Sums of so few doubles of so few digits are exact, in any order.
+    cases = [(rows, rounded(rows.astype(numpy.float64).sum(axis=0), *digits))
+             for rows, digits in ((rows_of(kind, ranks), digits) for kind, digits in TYPES.items())]
     with tributary.Communicator.connect(address, rank, ranks, sums="exact") as world:
         goes_on = numpy.ones(1, numpy.int32)
         while goes_on[0]:
             bits = []
-            for kind, (digits, least) in TYPES.items():
-                rows, found = rows_of(kind, ranks), numpy.empty(LENGTH, kind)
-                # Sums of so few doubles of so few digits are exact, in any order.
-                wanted = rounded(rows.astype(numpy.float64).sum(axis=0), digits, least)
-                world.allreduce(numpy.ascontiguousarray(rows[rank]), found)
+            for rows, wanted in cases:
+                found = numpy.empty(LENGTH, rows.dtype)
+                world.allreduce(rows[rank], found)
                 wrong = numpy.flatnonzero(found.astype(numpy.float64) != wanted)
-                assert not len(wrong), f"{kind.__name__}: {found[wrong[0]]}, not {wanted[wrong[0]]}, of {rows[:, wrong[0]]}"
+                assert not len(wrong), f"{rows.dtype}: {found[wrong[0]]}, not {wanted[wrong[0]]}, of {rows[:, wrong[0]]}"
                 bits.append(found.tobytes().hex())
             goes_on[0] = time.monotonic() < until
             world.allreduce(goes_on, op="min")
