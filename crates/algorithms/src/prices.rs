@@ -26,12 +26,12 @@ pub struct Prices {
 impl Prices {
     /// A core's time to send a message.
     pub(crate) fn sending_ns(&self, bytes: u64) -> f64 {
-        self.send_ns * self.frames(bytes) + self.copy_ns_per_byte * bytes as f64
+        self.send_ns * self.frames(bytes) as f64 + self.copy_ns_per_byte * bytes as f64
     }
 
     /// A core's time to receive a message.
     pub(crate) fn receiving_ns(&self, bytes: u64) -> f64 {
-        self.receive_ns * self.frames(bytes) + self.copy_ns_per_byte * bytes as f64
+        self.receive_ns * self.frames(bytes) as f64 + self.copy_ns_per_byte * bytes as f64
     }
 
     /// How long a message's bytes hold a link.
@@ -40,8 +40,8 @@ impl Prices {
     }
 
     /// The frames of a message.
-    fn frames(&self, bytes: u64) -> f64 {
-        bytes.div_ceil(self.frame_max_bytes).max(1) as f64
+    fn frames(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.frame_max_bytes).max(1)
     }
 
     /// The bytes of a message's first frame.
@@ -51,6 +51,6 @@ impl Prices {
 
     /// The bytes of its last one.
     pub(crate) fn last_frame_bytes(&self, bytes: u64) -> u64 {
-        bytes - (bytes.div_ceil(self.frame_max_bytes).max(1) - 1) * self.frame_max_bytes
+        bytes - (self.frames(bytes) - 1) * self.frame_max_bytes
     }
 }
