@@ -14,6 +14,7 @@ use crate::operation::{CollectiveError, Operation};
 use crate::prepared::Prepared;
 use crate::progress_hook::ProgressHook;
 use crate::request::{Request, enlist};
+use crate::roomy_stack::with_room;
 use crate::setup::{Ready, Unavailable, Wanted, set_up};
 use crate::shared::Shared;
 use tributary_inter_host::PairNumber;
@@ -52,6 +53,16 @@ impl Communicator {
     /// # Errors
     /// As [`create`](Self::create).
     pub fn create_with(
+        context: &Arc<Context>,
+        bootstrap: &mut dyn Bootstrap,
+        counters: &Arc<Counters>,
+        progress_hook: ProgressHook,
+        sums: Option<Sums>,
+    ) -> Result<Self, Unavailable> {
+        with_room(|| Self::set_up(context, bootstrap, counters, progress_hook, sums))
+    }
+
+    fn set_up(
         context: &Arc<Context>,
         bootstrap: &mut dyn Bootstrap,
         counters: &Arc<Counters>,

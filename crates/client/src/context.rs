@@ -14,6 +14,7 @@ use crate::job_fabric::{self, Met, Unreachable};
 use crate::manager::{Lease, ManagerClient, ManagerError};
 use crate::measurements::Measurements;
 use crate::rdma;
+use crate::roomy_stack::with_room;
 use tributary_inter_host::{AddressError, own_address, wait_for_departures};
 use tributary_settings::{
     FabricChoice, InterfaceChoice, Ports, Requirement, Settings, Switch, WaitChoice,
@@ -118,7 +119,11 @@ impl Context {
     ///
     /// # Errors
     /// If the exchange fails; the same on all ranks.
-    pub fn open(world: &mut dyn Bootstrap, mut settings: Settings) -> Result<Self, OpenError> {
+    pub fn open(world: &mut dyn Bootstrap, settings: Settings) -> Result<Self, OpenError> {
+        with_room(|| Self::open_with_all(world, settings))
+    }
+
+    fn open_with_all(world: &mut dyn Bootstrap, mut settings: Settings) -> Result<Self, OpenError> {
         let machine = tributary_transport::machine::name();
         let machines = allgather_texts(world, &machine)?;
         let neighbours = machines.iter().filter(|name| **name == machine).count() as u32;

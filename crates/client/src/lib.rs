@@ -103,6 +103,7 @@ mod progress_hook;
 mod rdma;
 mod request;
 mod request_state;
+mod roomy_stack;
 mod setup;
 mod shared;
 

@@ -99,7 +99,7 @@
 /* Memory that a processor may not touch: */
 #define TRIBUTARY_PASS_DEVICE 17             /* some rank's buffer is memory of a device */
 #define TRIBUTARY_PASS_DEVICE_NONBLOCKING 18 /* it may be, in a nonblocking call */
-#define TRIBUTARY_PASS_ROUNDING 19 /* a reduction between hosts, and some rank does not round to nearest */
+#define TRIBUTARY_PASS_ROUNDING 19 /* a reduction between hosts, whose ranks round otherwise, or not alike */
 #define TRIBUTARY_PASS_REASONS 20
 
 /* What became of an operation. */

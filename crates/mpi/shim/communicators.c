@@ -178,17 +178,35 @@ uint8_t communicators_agree(const tributary_bootstrap *members, uint8_t here) {
     return any;
 }
 
+/* Whether this thread's processor makes zeros of subnormal numbers, as GCC's -ffast-math has it do. */
+static bool flushes_subnormals(void) {
+#if defined(__x86_64__)
+    enum { FLUSH_RESULTS = 1 << 15, FLUSH_OPERANDS = 1 << 6 };
+    return (__builtin_ia32_stmxcsr() & (FLUSH_RESULTS | FLUSH_OPERANDS)) != 0;
+#elif defined(__aarch64__)
+    uint64_t control;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+    return (control & (UINT64_C(1) << 24)) != 0;
+#else
+    return false;
+#endif
+}
+
 /*
  * Learns what holds at any member while the communicator is set up. Aggregation nodes round to nearest, whatever
- * the program has set; inside a host its own mode holds. Whether operations must look at it.
+ * the program has set; inside a host its own mode holds. In a replicated group each host computes its result by
+ * itself, so all must compute alike. Whether operations must look at it.
  */
 static bool watch_members(comm_record *record, const tributary_bootstrap *members) {
-    enum { HAS_DEVICE_DRIVER = 1, ROUNDS_OTHERWISE = 2 };
+    enum { HAS_DEVICE_DRIVER = 1, ROUNDS_OTHERWISE = 2, FLUSHES = 4, KEEPS = 8 };
     uint8_t here = (devices_find() ? HAS_DEVICE_DRIVER : 0) |
-                   (fegetround() != FE_TONEAREST ? ROUNDS_OTHERWISE : 0);
+                   (fegetround() != FE_TONEAREST ? ROUNDS_OTHERWISE : 0) |
+                   (flushes_subnormals() ? FLUSHES : KEEPS);
     uint8_t any = communicators_agree(members, here);
+    bool is_mixed = (any & FLUSHES) != 0 && (any & KEEPS) != 0;
     record->asks_devices = (any & HAS_DEVICE_DRIVER) != 0;
-    record->keeps_from_rounding = (any & ROUNDS_OTHERWISE) != 0 && !record->is_on_one_host;
+    record->keeps_from_rounding =
+        ((any & ROUNDS_OTHERWISE) != 0 || is_mixed) && !record->is_on_one_host;
     return record->asks_devices || record->keeps_from_rounding;
 }
 

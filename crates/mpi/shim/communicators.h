@@ -40,7 +40,7 @@ typedef struct comm_record {
     _Atomic uint32_t pass_reason; /* TRIBUTARY_PASS_*; written before `state` is COMM_PASSES */
     /* Written before `state` is COMM_READY or COMM_WATCHED. */
     bool asks_devices;        /* whether buffers are their memory */
-    bool keeps_from_rounding; /* reductions: they would be rounded in another way than the program wants */
+    bool keeps_from_rounding; /* reductions: they would be rounded in another way than the program wants, or not alike */
     bool is_on_one_host;
     bool takes_fast_path; /* on one host, and nobody measures its operations */
     bool is_numbered;     /* the two numbers below are known: this rank has called here while it was measured */
