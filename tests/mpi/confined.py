@@ -27,11 +27,20 @@ class Confinement:
     memory: tuple
     # The MPIs that run under it at all.
     mpis: tuple = run.MPIS
+    # On how many hosts, and by which settings.
+    hosts: int = 1
+    settings: tuple = ()
+
+
+def by_groups(*calls):
+    """Ranks of replicated groups without system calls that datagrams need: links carry everything."""
+    return Confinement(f"no {calls[0]}", ("without", ",".join(calls)), (), hosts=RANKS, settings=(
+        ("TRIBUTARY_BETWEEN_HOSTS", "replicated"), ("TRIBUTARY_HOST_ADDRESS", "127.0.0.1")))
 
 
 CONFINEMENTS = (
     Confinement("none", (), ()),
-    Confinement("seccomp", ("without_cross_memory",), ("long vectors staged", "process_vm_readv")),
+    Confinement("seccomp", ("without", "process_vm_readv,process_vm_writev"), ("long vectors staged", "process_vm_readv")),
     Confinement("user ns", ("unshare", "-Ur"),
                 (HANDED_OVER, "long vectors staged", "process_vm_readv")),
     # Open MPI 5.0.11 crashes if ranks of one host have different process namespaces.
@@ -40,13 +49,16 @@ CONFINEMENTS = (
     # MPICH 5.0.2 does not start with so little shared memory.
     Confinement("16 KiB shm", ("unshare", "-Urm", "sh", "-c", SMALL_SHM), (HANDED_OVER,),
                 ("openmpi",)),
+    Confinement("none, groups", (), (), hosts=RANKS, settings=by_groups("recvmmsg").settings),
+    by_groups("recvmmsg"),
+    by_groups("sendmmsg"),
 )
 
 
 def compile_filter(folder):
-    target = folder / "without_cross_memory"
+    target = folder / "without"
     subprocess.run(["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror",
-                    run.HERE / "without_cross_memory.c", "-o", target], check=True)
+                    run.HERE / "without.c", "-o", target], check=True)
     return target
 
 
@@ -72,13 +84,14 @@ def run_confined(options, confinement, command, place):
     program = run.Program("bits")
     report_path = place["folder"] / "confined.json"
     report_path.unlink(missing_ok=True)
-    words = [options.tributary, "run", "--hosts", "1", "--report", report_path,
+    words = [options.tributary, "run", "--hosts", str(confinement.hosts), "--report", report_path,
              "--", place["mpirun"], "-n", str(RANKS), *command, place["folder"] / "bits",
              "--seed", str(options.seed)]
-    output = run.run_checked(program, words, run.mpi_launch.environment(), options.timeout)
+    environment = run.mpi_launch.environment(**dict(confinement.settings))
+    output = run.run_checked(program, words, environment, options.timeout)
     report = json.loads(report_path.read_text())
-    if report["in_host"] == 0 or report["passed_through"] > 0:
-        raise run.Failure(f"the report says {report['in_host']} in_host, "
+    if report["in_host"] + report["direct"] == 0 or report["passed_through"] > 0:
+        raise run.Failure(f"the report says {report['in_host']} in_host, {report['direct']} direct, "
                           f"{report['passed_through']} passed_through", output)
     memory = memory_of(report)
     missing = [words for words in confinement.memory if words not in memory]
@@ -94,23 +107,22 @@ def main():
     for mpi in run.MPIS if options.mpi == "all" else (options.mpi,):
         place = run.prepare(options, mpi, [run.Program("bits")])
         without = compile_filter(place["folder"])
-        unconfined = None
+        # By the number of hosts.
+        unconfined = {}
         for confinement in (each for each in CONFINEMENTS if mpi in each.mpis):
-            command = [without if word == "without_cross_memory" else word
-                       for word in confinement.command]
+            command = [without if word == "without" else word for word in confinement.command]
             if not is_permitted(command):
                 failures += os.environ.get("CI") == "true"
                 continue
             try:
                 bits = run_confined(options, confinement, command, place)
-                unconfined = unconfined or bits
-                if bits != unconfined:
+                if bits != unconfined.setdefault(confinement.hosts, bits):
                     raise run.Failure("other bits than without confinement")
                 verdict = "ok"
             except run.Failure as failure:
                 verdict = f"FAILED: {failure}\n{failure.output}"
                 failures += 1
-            print(f"{mpi:8} confined: {confinement.name:12} ranks {RANKS}  {verdict}", flush=True)
+            print(f"{mpi:8} confined: {confinement.name:12} ranks {RANKS} hosts {confinement.hosts}  {verdict}", flush=True)
     print(f"confined: {failures} failed")
     return 1 if failures else 0
 

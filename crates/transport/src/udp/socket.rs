@@ -38,6 +38,9 @@ const QUEUED_FRAMES_MAX: usize = 64;
 /// Most copies of one frame that are queued at once.
 pub const COPIES_MAX: usize = QUEUED_FRAMES_MAX;
 
+/// Most errors about datagrams sent earlier that one look at the socket passes over.
+const ERRORS_OF_EARLIER_MAX: u32 = 64;
+
 /// Routers that a result may cross on its path to members: those of one site.
 pub const MULTICAST_HOPS: u32 = 8;
 
@@ -493,6 +496,7 @@ impl DatagramSocket {
     }
 
     fn refill_from_socket(&mut self) -> Result<bool, OsError> {
+        let mut errors = 0;
         loop {
             self.stats.receive_calls += 1;
             let received = match self.inbox.only_source {
@@ -502,15 +506,16 @@ impl DatagramSocket {
             match received {
                 Ok(count) => return Ok(count > 0),
                 Err(Errno::AGAIN) => return Ok(false),
-                // Errors about earlier datagrams, for instance that nobody listens there.
+                Err(Errno::INTR) => {}
+                // Errors about earlier datagrams, for instance that nobody listens there. Each is told once; a sandbox that
+                // forbids the call refuses it for ever.
                 Err(
-                    Errno::INTR
-                    | Errno::CONNREFUSED
+                    Errno::CONNREFUSED
                     | Errno::HOSTUNREACH
                     | Errno::NETUNREACH
                     | Errno::MSGSIZE
                     | Errno::PERM,
-                ) => {}
+                ) if errors < ERRORS_OF_EARLIER_MAX => errors += 1,
                 Err(error) => return Err(error.into()),
             }
         }
