@@ -118,8 +118,9 @@ impl Boundaries {
     #[must_use]
     pub fn announcement(&self, now_ns: u64, grant_bytes: u32) -> Announcement {
         let passed = u64::from(self.operations.saturating_sub(self.last).max(1));
-        let each_ns = (now_ns.saturating_sub(self.since_ns) / passed).max(1);
-        let until = (INTERVAL_NS / each_ns).clamp(1, u64::from(OPERATIONS_MAX)) as u32;
+        // A clock that has gone back does not tell how long operations take.
+        let each_ns = now_ns.checked_sub(self.since_ns).map_or(INTERVAL_NS, |ns| ns / passed);
+        let until = (INTERVAL_NS / each_ns.max(1)).clamp(1, u64::from(OPERATIONS_MAX)) as u32;
         Announcement { grant_bytes, next: self.operations + until - 1 }
     }
 
@@ -184,6 +185,16 @@ mod tests {
             now += 500_000;
         }
         assert!(seen > 30, "{seen}");
+    }
+
+    #[test]
+    fn a_boundary_comes_soon_after_a_clock_has_gone_back() {
+        let mut boundaries = Boundaries::new(1_000_000_000);
+        let mut is_due = || boundaries.on_operation();
+        assert!(!is_due() && is_due());
+        let announcement = boundaries.announcement(1_000, 0);
+        boundaries.on_announced(1_000, announcement, false);
+        assert!(boundaries.on_operation());
     }
 
     #[test]

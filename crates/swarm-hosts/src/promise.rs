@@ -33,10 +33,12 @@ impl System<'_> {
             |rank: &u32| is_dead(*rank) || entry.gone.iter().any(|(gone, _)| gone == rank);
         let is_true = match whom {
             Named::Rank(rank) => is_gone(&rank),
-            // A host that has failed ends its links. A host that calls it for the first time in a later operation can't
-            // know why.
+            // A host that has failed ends its links. A host that calls it later for the first time can't know why. It calls others
+            // when all its own ranks have come.
             Named::Host(host) => {
-                let since = entry.seats[id.1].waits_since;
+                let own = entry.seats[id.1].host;
+                let of_own_host = entry.seats.iter().filter(|seat| seat.host == own);
+                let since = of_own_host.filter_map(|seat| seat.waits_since).max();
                 let had_failed = |seat: &Seat| seat.has_failed() && seat.ended_at <= since;
                 let of_host = |seat: &&Seat| seat.host == host && seat.local == 0;
                 entry.seats.iter().find(of_host).is_some_and(had_failed)
