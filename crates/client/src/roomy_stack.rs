@@ -55,7 +55,8 @@ mod tests {
 
     use super::*;
 
-    /// More than the smallest threads have.
+    /// The C library may give a thread up to four times as much, of a thread that has ended.
+    const SMALL_BYTES: usize = 64 << 10;
     const LOCAL_BYTES: usize = 400 << 10;
 
     #[inline(never)]
@@ -74,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_thread_with_a_small_stack_gets_room() {
-        let (_, sum) = in_thread(64 << 10, || with_room(|| take_much_stack(1)));
+        let (_, sum) = in_thread(SMALL_BYTES, || with_room(|| take_much_stack(1)));
         assert_eq!(sum, LOCAL_BYTES);
     }
 
@@ -87,21 +88,21 @@ mod tests {
             })
         };
         assert!(is_of_thread(4 * NEEDED_BYTES));
-        assert!(!is_of_thread(NEEDED_BYTES / 2));
+        assert!(!is_of_thread(SMALL_BYTES));
     }
 
     #[test]
     fn a_user_level_thread_gets_room() {
         // A stack that the C library does not know, in a thread that has room on its own.
         let (_, sum) = in_thread(4 * NEEDED_BYTES, || {
-            stacker::grow(64 << 10, || with_room(|| take_much_stack(1)))
+            stacker::grow(SMALL_BYTES, || with_room(|| take_much_stack(1)))
         });
         assert_eq!(sum, LOCAL_BYTES);
     }
 
     #[test]
     fn a_panic_reaches_the_caller() {
-        let panicked = in_thread(64 << 10, || {
+        let panicked = in_thread(SMALL_BYTES, || {
             catch_unwind(AssertUnwindSafe(|| with_room(|| panic!("on the other stack")))).is_err()
         });
         assert!(panicked);
