@@ -1,6 +1,6 @@
 /*
- * Runs a program to which the kernel denies some system calls, as container runtimes do: they fail with EPERM. The
- * filter stays across exec.
+ * Runs a program for which some system calls fail: with EPERM, as where a container runtime denies them, or with ENOSYS,
+ * as in kernels that are too old for them. The filter stays across exec.
  */
 #include <errno.h>
 #include <linux/filter.h>
@@ -16,6 +16,7 @@ static const struct {
     const char *name;
     unsigned number;
 } known[] = {
+    {"pidfd_open", SYS_pidfd_open},
     {"process_vm_readv", SYS_process_vm_readv},
     {"process_vm_writev", SYS_process_vm_writev},
     {"recvmmsg", SYS_recvmmsg},
@@ -26,12 +27,13 @@ enum { KNOWN = sizeof known / sizeof *known };
 int main(int argc, char **argv) {
     struct sock_filter filter[2 * KNOWN + 2];
     size_t length = 0;
-    if (argc < 3) {
-        fprintf(stderr, "usage: without CALL[,CALL...] PROGRAM [ARGUMENT...]\n");
+    if (argc < 4 || (strcmp(argv[1], "EPERM") != 0 && strcmp(argv[1], "ENOSYS") != 0)) {
+        fprintf(stderr, "usage: without EPERM|ENOSYS CALL[,CALL...] PROGRAM [ARGUMENT...]\n");
         return 2;
     }
+    unsigned error = strcmp(argv[1], "EPERM") == 0 ? EPERM : ENOSYS;
     filter[length++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-    for (char *name = strtok(argv[1], ","); name != NULL; name = strtok(NULL, ",")) {
+    for (char *name = strtok(argv[2], ","); name != NULL; name = strtok(NULL, ",")) {
         size_t call = 0;
         while (call < KNOWN && strcmp(known[call].name, name) != 0) {
             call++;
@@ -41,7 +43,7 @@ int main(int argc, char **argv) {
             return 2;
         }
         filter[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, known[call].number, 0, 1);
-        filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
+        filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error);
     }
     filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     struct sock_fprog program = {.len = (unsigned short)length, .filter = filter};
@@ -50,7 +52,7 @@ int main(int argc, char **argv) {
         perror("without: prctl");
         return 1;
     }
-    execvp(argv[2], &argv[2]);
-    perror(argv[2]);
+    execvp(argv[3], &argv[3]);
+    perror(argv[3]);
     return 127;
 }
