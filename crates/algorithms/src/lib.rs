@@ -16,11 +16,11 @@ extern crate alloc;
 
 mod carrier;
 mod collective;
+mod leaves;
 pub mod model;
 pub mod network;
 mod phases;
 pub mod plan;
-pub mod planner;
 pub mod prediction;
 mod prices;
 mod radices;
@@ -31,6 +31,7 @@ pub mod step;
 
 pub use carrier::{Carrier, DatagramPrices, GROUP_BYTES_MAX, GROUP_MEMBERS_MAX};
 pub use collective::{Collective, CollectiveKind};
+pub use leaves::Leaves;
 pub use radices::{ParseRadicesError, Radices};
 pub use request::{Algorithm, Division, Order, Shape, Unsupported};
 pub use schedule::Schedule;

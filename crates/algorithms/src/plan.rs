@@ -3,6 +3,7 @@
 //! Owns the division and its arithmetic. Must not know what carries a contribution, or what a crossing costs.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use arrayvec::ArrayVec;
 
@@ -13,7 +14,7 @@ use crate::split::Split;
 /// Most hosts of a plan.
 pub const HOSTS_MAX: u32 = 4096;
 
-/// Hosts, numbered in the plan's order, divided into groups of neighbours, level by level.
+/// Hosts in an order, divided into groups of neighbours, level by level.
 ///
 /// At the first level a group's members are hosts, and at each further one groups of the level before. All hosts of a
 /// member hold what the member is worth. A reduction folds in **the plan's order**: the members of a group from the
@@ -24,10 +25,20 @@ pub const HOSTS_MAX: u32 = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Plan {
     hosts: u32,
+    order: HostOrder,
     levels: Vec<Level>,
 }
 
-/// One level: its groups lie one behind the other.
+/// In which order hosts stand. A host's place is its number unless they were put into another order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct HostOrder {
+    /// The host at each place; empty if each host's place is its number.
+    hosts: Vec<u32>,
+    /// The place of each host; empty if that is its number.
+    places: Vec<u32>,
+}
+
+/// One level: its groups lie one behind the other. Members and hosts are counted by place.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Level {
     groups: Vec<Group>,
@@ -40,7 +51,7 @@ struct Group {
     /// Its first member, counted over all groups of the level.
     first_member: u32,
     members: u32,
-    first_host: u32,
+    first_place: u32,
     hosts: u32,
     /// How many hosts its largest member has.
     longest: u32,
@@ -51,7 +62,7 @@ struct Group {
 pub struct HostGroup {
     /// Tells groups apart in which the same hosts meet. 0 for all where no host stands in for another.
     pub round: u32,
-    /// In child order, and so in ascending order.
+    /// In child order, which is the plan's.
     pub hosts: Vec<u32>,
 }
 
@@ -138,7 +149,7 @@ impl Plan {
             made.push(next);
         }
         match made.last().map_or(hosts as usize, |last| last.groups.len()) {
-            1 => Ok(Self { hosts, levels: made }),
+            1 => Ok(Self { hosts, order: HostOrder::default(), levels: made }),
             groups => Err(NoPlan::Apart { groups }),
         }
     }
@@ -205,10 +216,37 @@ impl Plan {
         all
     }
 
+    /// The same plan of hosts that stand in this order.
+    ///
+    /// # Panics
+    /// If some host is not in it once.
+    #[must_use]
+    pub(crate) fn in_order(self, hosts: &[u32]) -> Self {
+        assert_eq!(hosts.len(), self.hosts as usize, "every host has a place");
+        let mut places = alloc::vec![u32::MAX; hosts.len()];
+        for (place, host) in (0..).zip(hosts) {
+            places[*host as usize] = place;
+        }
+        assert!(!places.contains(&u32::MAX), "every host has a place");
+        if places.is_sorted() {
+            return self;
+        }
+        Self { order: HostOrder { hosts: hosts.to_vec(), places }, ..self }
+    }
+
     /// How many hosts it has.
     #[must_use]
     pub fn hosts(&self) -> u32 {
         self.hosts
+    }
+
+    /// The host at a place.
+    pub(crate) fn host(&self, place: u32) -> u32 {
+        self.order.hosts.get(place as usize).copied().unwrap_or(place)
+    }
+
+    fn place(&self, host: u32) -> u32 {
+        self.order.places.get(host as usize).copied().unwrap_or(host)
     }
 
     /// How many levels it has.
@@ -223,6 +261,12 @@ impl Plan {
     /// If there is no such level.
     pub fn group_sizes(&self, level: usize) -> impl Iterator<Item = u32> {
         self.levels[level].groups.iter().map(|group| group.members)
+    }
+
+    /// The places of the hosts of each group of a level.
+    pub(crate) fn places_of_groups(&self, level: usize) -> impl Iterator<Item = Range<u32>> {
+        let groups = self.levels[level].groups.iter();
+        groups.map(|group| group.first_place..group.first_place + group.hosts)
     }
 
     /// How many members the largest group of a level has.
@@ -260,7 +304,10 @@ impl Plan {
         let fewest = members.clone().map(|(_, hosts)| hosts).min().unwrap_or(1);
         let group = |position: u32| HostGroup {
             round: position / fewest,
-            hosts: members.clone().map(|(first, hosts)| first + position % hosts).collect(),
+            hosts: members
+                .clone()
+                .map(|(first, hosts)| self.host(first + position % hosts))
+                .collect(),
         };
         (position..longest).step_by(hosts as usize).map(group).collect()
     }
@@ -314,54 +361,51 @@ impl Plan {
 
     /// Where a host belongs at a level.
     pub(crate) fn seat(&self, level: usize, host: u32) -> Seat {
+        let place = self.place(host);
         let groups = &self.levels[level].groups;
-        let behind = groups.partition_point(|group| group.first_host <= host);
+        let behind = groups.partition_point(|group| group.first_place <= place);
         let group = groups[behind - 1];
-        let member = self.member_of(level, host);
+        let member = self.member_of(level, place);
         let (first, hosts) = self.member(level, member);
         Seat {
             first_member: group.first_member,
             members: group.members,
             own: member - group.first_member,
-            position: host - first,
+            position: place - first,
             hosts,
             longest: group.longest,
         }
     }
 
-    /// The first host of a level's member, and how many it has.
+    /// The place of the first host of a level's member, and how many hosts it has.
     pub(crate) fn member(&self, level: usize, member: u32) -> (u32, u32) {
         match level.checked_sub(1) {
             None => (member, 1),
             Some(below) => {
                 let group = self.levels[below].groups[member as usize];
-                (group.first_host, group.hosts)
+                (group.first_place, group.hosts)
             }
         }
     }
 
     /// The host of a level's member that has these places in its groups, from the first level on.
     pub(crate) fn host_at(&self, level: usize, member: u32, places: &[u32]) -> u32 {
-        (0..level).rev().fold(member, |member, below| {
+        let place = (0..level).rev().fold(member, |member, below| {
             self.levels[below].groups[member as usize].first_member + places[below]
-        })
+        });
+        self.host(place)
     }
 
-    fn member_of(&self, level: usize, host: u32) -> u32 {
-        level.checked_sub(1).map_or(host, |below| {
+    fn member_of(&self, level: usize, place: u32) -> u32 {
+        level.checked_sub(1).map_or(place, |below| {
             let groups = &self.levels[below].groups;
-            groups.partition_point(|group| group.first_host <= host) as u32 - 1
+            groups.partition_point(|group| group.first_place <= place) as u32 - 1
         })
     }
-}
-
-/// As few groups as there can be of at most `radix` members.
-pub(crate) fn even_groups(members: u32, radix: u32) -> impl Iterator<Item = u32> {
-    split_evenly(members, members.div_ceil(radix))
 }
 
 /// The sizes of so many parts of `total`, which differ by one at most.
-fn split_evenly(total: u32, parts: u32) -> impl Iterator<Item = u32> {
+pub(crate) fn split_evenly(total: u32, parts: u32) -> impl Iterator<Item = u32> {
     let split = Split::new(total.into(), parts.into());
     (0..parts).map(move |part| split.part(part.into()).elements as u32)
 }
@@ -384,15 +428,15 @@ impl Level {
     /// The level whose groups have so many members each, of the groups `below`, or of hosts.
     fn above(below: Option<&Self>, sizes: &[u32]) -> Self {
         let hosts_of = |member: u32| below.map_or(1, |below| below.groups[member as usize].hosts);
-        let (mut first_member, mut first_host) = (0, 0);
+        let (mut first_member, mut first_place) = (0, 0);
         let mut groups = Vec::with_capacity(sizes.len());
         for &members in sizes {
             let of_members = (first_member..first_member + members).map(hosts_of);
             let hosts = of_members.clone().sum();
             let longest = of_members.max().unwrap_or(0);
-            groups.push(Group { first_member, members, first_host, hosts, longest });
+            groups.push(Group { first_member, members, first_place, hosts, longest });
             first_member += members;
-            first_host += hosts;
+            first_place += hosts;
         }
         Self { groups, members_min: sizes.iter().copied().min().unwrap_or(0) }
     }

@@ -21,6 +21,7 @@ pub(crate) fn print(typed: &str, flags: &ConfigFlags, settings: Settings) -> any
         len_bytes,
         hosts: flags.hosts as u32,
         ranks_per_host: flags.ppn as u32,
+        leaves: flags.leaves as u32,
         network: (!flags.one_kernel).then(|| network(flags, &settings)),
         nodes_in_kernel: flags.nodes_in_kernel,
     };

@@ -126,6 +126,7 @@ fn taken(
         hosts,
         ranks_per_host: 1,
         network: Some(network),
+        leaves: 1,
         nodes_in_kernel: false,
     };
     let settings = Settings::from_environment(set).unwrap();

@@ -11,6 +11,7 @@ use tributary_wire::control::{JobAdmission, JobRequest};
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
 use crate::job::Job;
 use crate::job_fabric::{self, Met, Unreachable};
+use crate::leaf;
 use crate::manager::{Lease, ManagerClient, ManagerError};
 use crate::measurements::Measurements;
 use crate::rdma;
@@ -36,6 +37,8 @@ pub struct Context {
     pub(crate) host: String,
     /// The machine's name.
     pub(crate) machine: String,
+    /// The name of its leaf switch; empty if nothing tells it, or nobody else is there.
+    pub(crate) leaf: String,
     pub(crate) policy: Policy,
     /// Whether no two threads of this process are in a communicator at a time.
     pub(crate) callers_take_turns: bool,
@@ -143,6 +146,11 @@ impl Context {
         let job_links = (!is_admitted && settings.fabric.joins_by_job())
             .then(|| job_fabric::meet(world, &machines, &settings))
             .transpose()?;
+        let leaf = if spans_machines {
+            leaf::find(&settings, &machine, address_among(&job_links, &settings).ok())
+        } else {
+            String::new()
+        };
         let busy = if settings.hosts > 1 { neighbours + EMBEDDED_NODES } else { neighbours };
         let policy = match settings.wait {
             WaitChoice::Auto => Policy::for_crowd(busy, cores_granted()),
@@ -153,6 +161,7 @@ impl Context {
             settings,
             host,
             machine,
+            leaf,
             policy,
             callers_take_turns: false,
             busy,
@@ -267,14 +276,7 @@ impl Context {
     /// # Errors
     /// If nothing tells that.
     pub fn own_address(&self) -> Result<IpAddr, AddressError> {
-        match &self.job_links {
-            Some(Ok(met)) => Ok(met.address),
-            _ => own_address(
-                self.settings.host_address,
-                self.settings.interface.as_ref(),
-                self.settings.manager.as_deref(),
-            ),
-        }
+        address_among(&self.job_links, &self.settings)
     }
 
     /// Listens where other hosts reach this one.
@@ -324,6 +326,21 @@ impl Context {
     /// Gives a communicator's place back.
     pub(crate) fn release(&self) {
         self.communicators.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// This host's address for others: on the job's own links, else by the settings.
+fn address_among(
+    job_links: &Option<Result<Met, Unreachable>>,
+    settings: &Settings,
+) -> Result<IpAddr, AddressError> {
+    match job_links {
+        Some(Ok(met)) => Ok(met.address),
+        _ => own_address(
+            settings.host_address,
+            settings.interface.as_ref(),
+            settings.manager.as_deref(),
+        ),
     }
 }
 

@@ -93,6 +93,7 @@ mod exclusive;
 pub mod external_receiver;
 mod job;
 mod job_fabric;
+mod leaf;
 pub mod lines;
 pub mod manager;
 mod measurements;

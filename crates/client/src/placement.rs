@@ -2,6 +2,10 @@
 
 use std::collections::HashMap;
 
+use tributary_algorithms::Leaves;
+
+use crate::leaf;
+
 /// Where every rank of a communicator is, seen from one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placement {
@@ -21,6 +25,8 @@ pub(crate) struct Placement {
     by_host: Vec<u32>,
     /// Position of each host's leader in host order, and at last the number of ranks.
     first_on: Vec<u32>,
+    /// Which hosts share a leaf switch.
+    pub(crate) leaves: Leaves,
 }
 
 impl Placement {
@@ -36,6 +42,7 @@ impl Placement {
             ranks_on: Vec::new(),
             by_host: Vec::new(),
             first_on: vec![0],
+            leaves: Leaves::unknown(0),
         };
         for (rank, name) in host_of_rank.iter().enumerate() {
             let index = *index_of.entry(name).or_insert_with(|| {
@@ -49,8 +56,16 @@ impl Placement {
             placement.local_of.push(*ranks);
             *ranks += 1;
         }
+        placement.leaves = Leaves::unknown(placement.host_count());
         placement.put_in_host_order();
         placement
+    }
+
+    /// The same where the lowest rank of each host tells the name of its leaf.
+    pub(crate) fn with_leaves(mut self, leaf_of_rank: &[String]) -> Self {
+        self.leaves =
+            leaf::leaves(self.leaders.iter().map(|rank| leaf_of_rank[*rank as usize].as_str()));
+        self
     }
 
     fn put_in_host_order(&mut self) {
@@ -150,6 +165,15 @@ mod tests {
         assert_eq!(placement.ranks_on, [2, 3]);
         assert_eq!((placement.host(), placement.local_rank(), placement.local_ranks()), (1, 1, 3));
         assert_eq!(placement.rank_of_local(2), 4);
+    }
+
+    #[test]
+    fn the_lowest_rank_of_a_host_tells_its_leaf() {
+        let names = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let placement = Placement::new(0, &names("y x y z x u"));
+        assert_eq!(placement.leaves, Leaves::unknown(4));
+        let placement = placement.with_leaves(&names("a b other a other b"));
+        assert_eq!(placement.leaves, Leaves::new(&[0, 1, 0, 1]));
     }
 
     #[test]

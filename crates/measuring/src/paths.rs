@@ -232,7 +232,7 @@ pub fn name(
 /// The levels of replicated groups in a report's words about carriers.
 fn levels_in(carriers: &str) -> Option<Radices> {
     let (_, levels) = carriers.split_once("datagrams, mixed_radix:")?;
-    levels.parse().ok()
+    levels.split(' ').next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -301,6 +301,7 @@ mod tests {
         let algorithm = tributary_algorithms::Algorithm::MixedRadix { radices: levels.unwrap() };
         assert_eq!(levels_in(&format!("links and datagrams, {algorithm}")), levels);
         assert_eq!(levels_in(&format!("links and multicast datagrams, {algorithm}")), levels);
+        assert_eq!(levels_in(&format!("links and datagrams, {algorithm} by 2 leaves")), levels);
         assert_eq!(levels_in("links; h1: datagrams of other hosts do not come here"), None);
         assert_eq!(levels_in("udp"), None);
     }

@@ -48,7 +48,8 @@ pub struct Group {
 impl Group {
     fn new(level: usize, group: HostGroup, host: u32, ask_after_ns: u64) -> Self {
         let HostGroup { round, hosts } = group;
-        let me = hosts.binary_search(&host).expect("a host is a member of its groups") as u8;
+        let me = hosts.iter().position(|member| *member == host);
+        let me = me.expect("a host is a member of its groups") as u8;
         let machine = Member::new(me, hosts.len() as u8, WINDOW, ask_after_ns);
         #[cfg(feature = "planted-bugs")]
         let round =
@@ -92,7 +93,7 @@ impl Group {
     /// The number of another host as a member.
     #[must_use]
     pub fn member(&self, host: u32) -> Option<u8> {
-        let member = self.hosts.binary_search(&host).ok()? as u8;
+        let member = self.hosts.iter().position(|member| *member == host)? as u8;
         (member != self.me).then_some(member)
     }
 

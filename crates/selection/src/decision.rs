@@ -1,10 +1,9 @@
 //! Which inter-host methods a communicator opens, and what its operations are selected by.
 
 use serde::{Deserialize, Serialize};
-use tributary_algorithms::Radices;
 use tributary_algorithms::model::Costs;
 use tributary_algorithms::network::{Network, NetworkPrices};
-use tributary_algorithms::plan::Plan;
+use tributary_algorithms::{Leaves, Radices};
 use tributary_tuning::{
     AlgorithmChoice, CostsRow, Measurement, Method, Tuning, fastest_levels, rows_of_levels,
 };
@@ -81,10 +80,10 @@ pub(crate) enum Basis {
 }
 
 /// The hosts of a communicator, as far as a decision depends on them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hosts {
-    /// How many there are.
-    pub count: u32,
+    /// How many there are, and which share a leaf switch.
+    pub leaves: Leaves,
     /// The kind of network between them; none if they are of one kernel, and share its cores.
     pub network: Option<Network>,
     /// Ranks of them all.
@@ -102,12 +101,17 @@ impl Hosts {
             false => Some(network),
             true => (ranks <= cores).then_some(Network::Bridge),
         };
-        Self { count: names.len() as u32, network, ranks, have_datagrams: true }
+        let leaves = Leaves::unknown(names.len() as u32);
+        Self { leaves, network, ranks, have_datagrams: true }
+    }
+
+    fn count(&self) -> u32 {
+        self.leaves.hosts()
     }
 }
 
 /// Whether a tree and direct links are opened, in this order.
-fn choose_methods(settings: &Settings, basis: Basis, table: &Table, hosts: Hosts) -> (bool, bool) {
+fn choose_methods(settings: &Settings, basis: Basis, table: &Table, hosts: &Hosts) -> (bool, bool) {
     match (settings.between_hosts, basis) {
         (BetweenHosts::Tree, _) => (true, false),
         (BetweenHosts::Direct | BetweenHosts::Replicated, _) => (false, true),
@@ -143,22 +147,21 @@ pub fn share_a_kernel(hosts: &[String]) -> bool {
 impl Decision {
     /// What rank 0 decides by its settings and by what was measured of the system.
     #[must_use]
-    pub fn new(settings: &Settings, tuning: &Tuning, hosts: Hosts) -> Self {
+    pub fn new(settings: &Settings, tuning: &Tuning, hosts: &Hosts) -> Self {
         let basis = Basis::of(settings, tuning, hosts);
         let prices = tuning.prices.or(hosts.network.map(NetworkPrices::from));
         // Constants of this machine alone say nothing of datagrams.
         let has_constants_alone = tuning.costs.is_some() && tuning.prices.is_none();
         let priced = prices.as_ref().filter(|_| !has_constants_alone);
         let measurements = measurements(basis, tuning);
-        let named =
-            settings.groups.filter(|radices| Plan::in_groups(hosts.count, *radices).is_some());
+        let named = settings.groups.filter(|radices| hosts.leaves.groups(*radices).is_some());
         let radices = named
-            .or_else(|| fastest_levels(&measurements, hosts.count))
-            .or_else(|| groups::fastest_radices(hosts.count, priced));
+            .or_else(|| fastest_levels(&measurements, &hosts.leaves))
+            .or_else(|| groups::fastest_radices(&hosts.leaves, priced));
         let measurements = rows_of_levels(measurements, radices);
         let fastest = |only: Option<Method>| {
             let suits = |row: &&Measurement| only.is_none_or(|method| row.method == method);
-            Table::fastest(measurements.iter().filter(suits), hosts.count, hosts.ranks)
+            Table::fastest(measurements.iter().filter(suits), hosts.count(), hosts.ranks)
         };
         let direct_table = fastest(Some(Method::Direct));
         let table = match settings.between_hosts {
@@ -170,7 +173,7 @@ impl Decision {
         // A tuning file has the system's aggregators as they are.
         let kernel_table = (basis == Basis::Lab).then(|| {
             let inside = lab::inside_the_kernel(&measurements);
-            Table::fastest(&inside, hosts.count, hosts.ranks)
+            Table::fastest(&inside, hosts.count(), hosts.ranks)
         });
         let (opens_tree, opens_direct) = choose_methods(settings, basis, &table, hosts);
         let takes_groups = match (settings.between_hosts, basis) {
@@ -179,7 +182,7 @@ impl Decision {
             (BetweenHosts::Auto, Basis::TuningFile) => table.takes_datagrams(),
             (BetweenHosts::Auto, Basis::Predicted) => {
                 radices.zip(priced).is_some_and(|(radices, prices)| {
-                    predicted::groups_win(hosts.count, radices, prices)
+                    predicted::groups_win(&hosts.leaves, radices, prices)
                 })
             }
             _ => false,
@@ -241,11 +244,11 @@ impl Decision {
 }
 
 impl Basis {
-    fn of(settings: &Settings, tuning: &Tuning, hosts: Hosts) -> Self {
+    fn of(settings: &Settings, tuning: &Tuning, hosts: &Hosts) -> Self {
         if settings.between_hosts != BetweenHosts::Auto {
             return Self::Named;
         }
-        if tuning.has_shape_near(hosts.count, hosts.ranks) {
+        if tuning.has_shape_near(hosts.count(), hosts.ranks) {
             return Self::TuningFile;
         }
         if is_pair(settings, hosts) {
@@ -255,7 +258,7 @@ impl Basis {
             return Self::TreeOnly;
         }
         match hosts.network {
-            _ if !are_real(settings) || hosts.count <= 2 => Self::Unmeasured,
+            _ if !are_real(settings) || hosts.count() <= 2 => Self::Unmeasured,
             None if tuning.prices.is_none() => Self::Lab,
             _ => Self::Predicted,
         }
@@ -278,8 +281,8 @@ pub(crate) fn is_joined_by_job(settings: &Settings) -> bool {
     settings.manager.is_none() && settings.fabric.joins_by_job()
 }
 
-fn is_pair(settings: &Settings, hosts: Hosts) -> bool {
-    hosts.count == 2 && are_real(settings)
+fn is_pair(settings: &Settings, hosts: &Hosts) -> bool {
+    hosts.count() == 2 && are_real(settings)
 }
 
 pub(crate) fn measurements(basis: Basis, tuning: &Tuning) -> Vec<Measurement> {

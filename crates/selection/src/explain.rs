@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 use tributary_algorithms::network::Network;
-use tributary_algorithms::{Algorithm, CollectiveKind};
+use tributary_algorithms::{Algorithm, CollectiveKind, Leaves, Radices};
 use tributary_tuning::{Measurement, MessageCarrier, Method, Tuning};
 
 use super::decision::{Basis, Decision, Hosts, is_joined_by_job, measurements};
@@ -36,6 +36,8 @@ pub struct Case {
     pub hosts: u32,
     /// Ranks on each host.
     pub ranks_per_host: u32,
+    /// Leaf switches, each of as many hosts, in their order.
+    pub leaves: u32,
     /// The kind of network between the hosts; none if they are of one kernel, as containers and labs are.
     pub network: Option<Network>,
     /// Whether the tree's aggregators take short segments inside the kernel.
@@ -92,16 +94,20 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
         return inside_a_host(settings, case);
     }
     let ranks = case.hosts.saturating_mul(case.ranks_per_host);
-    let hosts = Hosts { count: case.hosts, network: case.network, ranks, have_datagrams: true };
-    let decision = Decision::new(settings, tuning, hosts);
+    let of_leaf = case.hosts.div_ceil(case.leaves.max(1));
+    let leaves = Leaves::new(&(0..case.hosts).map(|host| host / of_leaf).collect::<Vec<_>>());
+    let hosts = Hosts { leaves, network: case.network, ranks, have_datagrams: true };
+    let decision = Decision::new(settings, tuning, &hosts);
     let basis = decision.basis;
     let lacks_tree = decision.opens_tree && is_joined_by_job(settings);
     if lacks_tree && !decision.falls_back {
         let reasons = vec![reason(basis, settings, tuning, case, false), NO_TREE.to_owned()];
         return Explanation { path: "passed_through", reasons, ..Explanation::of(Path::Tree) };
     }
+    let has_tree = decision.opens_tree && !lacks_tree;
+    let by_leaf = decision.group_radices().and_then(|radices| by_leaf(&hosts.leaves, radices));
     let opened = Opened {
-        tree: decision.opens_tree && !lacks_tree,
+        tree: has_tree,
         in_kernel: case.nodes_in_kernel && !lacks_tree,
         direct_leaders: if decision.opens_direct || lacks_tree {
             decision.leaders_max(case.ranks_per_host)
@@ -109,13 +115,13 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
             0
         },
         group_algorithm: decision.group_radices().map(|radices| Algorithm::MixedRadix { radices }),
-        hosts: case.hosts,
+        leaves: hosts.leaves,
         ranks,
         is_in_host_order: true,
     };
-    let may_fall_back = opened.tree && decision.falls_back;
+    let may_fall_back = has_tree && decision.falls_back;
     let mut rows = measurements(basis, tuning);
-    let mut selection = Selection::between_hosts(decision, opened);
+    let mut selection = Selection::between_hosts(decision, &opened);
     let rule = selection.table.rule(case.collective, case.len_bytes).copied();
     let mut reasons = vec![reason(basis, settings, tuning, case, rule.is_some())];
     if is_joined_by_job(settings) {
@@ -123,7 +129,7 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
         // What was measured of trees was not weighed.
         rows.retain(|row| row.method == Method::Direct);
     }
-    if basis == Basis::Lab && opened.tree && case.nodes_in_kernel {
+    if basis == Basis::Lab && has_tree && case.nodes_in_kernel {
         rows = lab::inside_the_kernel(&rows);
         reasons.push(
             "The tree's aggregators are inside the kernel, which takes a third off short vectors"
@@ -140,6 +146,7 @@ pub fn explain(settings: &Settings, tuning: &Tuning, case: Case) -> Explanation 
     let is_by_groups = selection.goes_by_groups(path, case.collective, case.len_bytes);
     if is_by_groups {
         reasons.push(BY_GROUPS.to_owned());
+        reasons.extend(by_leaf);
     }
     let measured = rule.map_or_else(Vec::new, |rule| weigh_rows(&rows, &rule));
     let candidates = selection.candidates(case.collective, case.len_bytes);
@@ -169,6 +176,13 @@ impl Explanation {
             predicted: Vec::new(),
         }
     }
+}
+
+/// At which levels hosts of different leaves meet, where there are several.
+fn by_leaf(leaves: &Leaves, radices: Radices) -> Option<String> {
+    let plan = leaves.groups(radices).filter(|_| leaves.count() > 1)?;
+    let (levels, across) = (plan.levels(), leaves.levels_across(&plan));
+    Some(format!("Groups of {} of {levels} levels lie within a leaf", levels - across))
 }
 
 fn inside_a_host(settings: &Settings, case: Case) -> Explanation {
@@ -323,6 +337,7 @@ mod tests {
             hosts,
             ranks_per_host: 1,
             network: Some(Network::Ethernet25),
+            leaves: 1,
             nodes_in_kernel: false,
         };
         explain(&settings, &Tuning::default(), case)
@@ -398,6 +413,7 @@ mod tests {
             hosts: 8,
             ranks_per_host: 1,
             network: None,
+            leaves: 1,
             nodes_in_kernel: false,
         };
         let in_a_lab = explain(&Settings::from_environment(set).unwrap(), &Tuning::default(), case);

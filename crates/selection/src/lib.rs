@@ -22,7 +22,7 @@ mod table;
 
 use arrayvec::ArrayVec;
 use tributary_algorithms::model::{Design, Job};
-use tributary_algorithms::{Algorithm, CollectiveKind};
+use tributary_algorithms::{Algorithm, CollectiveKind, Leaves};
 use tributary_inter_host::goes_by_groups;
 use tributary_tuning::{MessageCarrier, Method};
 
@@ -145,7 +145,7 @@ struct Recent {
 }
 
 /// What a communicator has opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
     /// Whether it has a group in the tree.
     pub tree: bool,
@@ -155,8 +155,8 @@ pub struct Opened {
     pub direct_leaders: u32,
     /// The exchange over the levels of replicated groups, if datagrams come through.
     pub group_algorithm: Option<Algorithm>,
-    /// Hosts of the communicator.
-    pub hosts: u32,
+    /// Hosts of the communicator, by leaf switch.
+    pub leaves: Leaves,
     /// Ranks of them all.
     pub ranks: u32,
     /// Whether the ranks of every host are neighbours.
@@ -170,9 +170,11 @@ impl Selection {
     }
 
     /// For a communicator of several.
-    pub fn between_hosts(decision: Decision, opened: Opened) -> Self {
-        let Opened { tree, in_kernel, direct_leaders, group_algorithm, hosts, ranks, .. } = opened;
+    pub fn between_hosts(decision: Decision, opened: &Opened) -> Self {
+        let &Opened { tree, in_kernel, direct_leaders, group_algorithm, ref leaves, ranks, .. } =
+            opened;
         let is_in_host_order = opened.is_in_host_order;
+        let hosts = leaves.hosts();
         let asked = decision.longest;
         let aggregators =
             tree.then_some(if in_kernel { Aggregators::InKernel } else { Aggregators::Processes });
@@ -181,7 +183,7 @@ impl Selection {
             model: decision.model(),
             predictor: decision.prices.map(|prices| {
                 let radices = decision.group_radices().filter(|_| group_algorithm.is_some());
-                Predictor::new(prices, hosts, aggregators).with_groups(radices)
+                Predictor::new(prices, leaves.clone(), aggregators).with_groups(radices)
             }),
             is_predicted: decision.predicts && direct_leaders > 0,
             is_named: decision.basis == Basis::Named,

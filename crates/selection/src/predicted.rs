@@ -4,10 +4,13 @@
 //! All ranks weigh the same ones and come to the same.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tributary_algorithms::network::{AGGREGATOR_IN_KERNEL, NetworkPrices};
 use tributary_algorithms::prediction::Prices;
-use tributary_algorithms::{Algorithm, CollectiveKind, Radices};
+use tributary_algorithms::{
+    Algorithm, Carrier, Collective, CollectiveKind, Division, Leaves, Radices,
+};
 use tributary_inter_host::goes_by_groups;
 use tributary_tuning::{MessageCarrier, Method};
 
@@ -61,7 +64,7 @@ pub(super) enum Aggregators {
 #[derive(Clone, Debug)]
 pub(super) struct Predictor {
     prices: NetworkPrices,
-    hosts: u32,
+    leaves: Leaves,
     /// None where there is no tree.
     aggregators: Option<Aggregators>,
     /// The levels of replicated groups, if there are any.
@@ -79,8 +82,12 @@ struct Fastest {
 }
 
 impl Predictor {
-    pub(super) fn new(prices: NetworkPrices, hosts: u32, aggregators: Option<Aggregators>) -> Self {
-        Self { prices, hosts, aggregators, groups: None, known: BTreeMap::new() }
+    pub(super) fn new(
+        prices: NetworkPrices,
+        leaves: Leaves,
+        aggregators: Option<Aggregators>,
+    ) -> Self {
+        Self { prices, leaves, aggregators, groups: None, known: BTreeMap::new() }
     }
 
     /// The same where hosts are members of replicated groups, in levels of these radices.
@@ -124,9 +131,9 @@ impl Predictor {
     pub(super) fn candidates(&self, kind: CollectiveKind, len_bytes: u64) -> Vec<Candidate> {
         let prices = self.prices.links;
         let whole_bytes = self.whole_bytes(kind, len_bytes);
-        let of_hosts = algorithms(self.hosts, whole_bytes, &prices).filter_map(|algorithm| {
+        let of_hosts = algorithms(self.hosts(), whole_bytes, &prices).filter_map(|algorithm| {
             let collective = kind.rooted_at(0);
-            let time_ns = prices.time_ns(algorithm, collective, self.hosts, whole_bytes)?;
+            let time_ns = self.over_links_ns(algorithm, collective, whole_bytes)?;
             Some(Candidate { way: Way::Hosts(algorithm, MessageCarrier::Links), time_ns })
         });
         let mut candidates: Vec<Candidate> = of_hosts.collect();
@@ -134,6 +141,23 @@ impl Predictor {
         candidates.extend(self.by_groups(kind, len_bytes));
         candidates.sort_by(|one, other| one.time_ns.total_cmp(&other.time_ns));
         candidates
+    }
+
+    /// Levels divide hosts leaf by leaf; all other algorithms take them as they are numbered.
+    fn over_links_ns(
+        &self,
+        algorithm: Algorithm,
+        collective: Collective,
+        len_bytes: u64,
+    ) -> Option<f64> {
+        let links = &self.prices.links;
+        match algorithm {
+            Algorithm::MixedRadix { radices } if self.leaves.count() > 1 => {
+                let plan = Arc::new(self.leaves.plan(radices)?);
+                links.levels_time_ns(&plan, Division::Whole, Carrier::Links, collective, len_bytes)
+            }
+            _ => links.time_ns(algorithm, collective, self.hosts(), len_bytes),
+        }
     }
 
     fn through_the_tree(&self, kind: CollectiveKind, len_bytes: u64) -> Option<Candidate> {
@@ -149,13 +173,13 @@ impl Predictor {
         };
         let to_one = kind == CollectiveKind::Reduce;
         let time_ns =
-            self.prices.links.tree_time_ns(&aggregator, self.hosts, carried_bytes, to_one);
+            self.prices.links.tree_time_ns(&aggregator, self.hosts(), carried_bytes, to_one);
         Some(Candidate { way: Way::Tree, time_ns })
     }
 
     fn by_groups(&self, kind: CollectiveKind, len_bytes: u64) -> Option<Candidate> {
         let radices = self.groups.filter(|_| goes_by_groups(kind, len_bytes as usize))?;
-        let time_ns = groups::time_ns(self.hosts, radices, &self.prices, len_bytes)?;
+        let time_ns = groups::time_ns(&self.leaves, radices, &self.prices, len_bytes)?;
         let algorithm = Algorithm::MixedRadix { radices };
         Some(Candidate { way: Way::Hosts(algorithm, MessageCarrier::Datagrams), time_ns })
     }
@@ -166,13 +190,17 @@ impl Predictor {
     }
 
     fn hosts_times(&self, len_bytes: u64) -> u64 {
-        len_bytes.saturating_mul(self.hosts.into())
+        len_bytes.saturating_mul(self.hosts().into())
+    }
+
+    fn hosts(&self) -> u32 {
+        self.leaves.hosts()
     }
 }
 
 /// Whether replicated groups in these levels are faster at such prices than any host algorithm over links.
-pub(super) fn groups_win(hosts: u32, radices: Radices, prices: &NetworkPrices) -> bool {
-    let mut predictor = Predictor::new(*prices, hosts, None).with_groups(Some(radices));
+pub(super) fn groups_win(leaves: &Leaves, radices: Radices, prices: &NetworkPrices) -> bool {
+    let mut predictor = Predictor::new(*prices, leaves.clone(), None).with_groups(Some(radices));
     predictor.way(CollectiveKind::Allreduce, groups::SHORT_BYTES).is_by_groups()
 }
 
@@ -214,7 +242,7 @@ mod tests {
     use super::*;
 
     fn predictor(hosts: u32, aggregators: Aggregators) -> Predictor {
-        Predictor::new(Network::Ethernet25.into(), hosts, Some(aggregators))
+        Predictor::new(Network::Ethernet25.into(), Leaves::unknown(hosts), Some(aggregators))
     }
 
     #[test]
@@ -245,10 +273,14 @@ mod tests {
             [Network::Ethernet10, Network::Ethernet25, Network::Ethernet100, Network::Cloud]
         {
             for hosts in [3, 4, 8, 16, 64, 512] {
-                let radices = groups::fastest_radices(hosts, Some(&network.into()));
-                let mut predictor =
-                    Predictor::new(network.into(), hosts, Some(Aggregators::Processes))
-                        .with_groups(radices);
+                let radices =
+                    groups::fastest_radices(&Leaves::unknown(hosts), Some(&network.into()));
+                let mut predictor = Predictor::new(
+                    network.into(),
+                    Leaves::unknown(hosts),
+                    Some(Aggregators::Processes),
+                )
+                .with_groups(radices);
                 assert!(predictor.way(CollectiveKind::Allreduce, 8).is_by_groups(), "{hosts}");
                 assert!(predictor.way(CollectiveKind::Barrier, 0).is_by_groups(), "{hosts}");
                 assert!(!predictor.way(CollectiveKind::Broadcast, 8).is_by_groups());
@@ -263,7 +295,7 @@ mod tests {
     #[test]
     fn few_rounds_where_latency_rules_and_few_bytes_where_they_do() {
         let best = |network: Network, hosts, len_bytes| {
-            Predictor::new(network.into(), hosts, None)
+            Predictor::new(network.into(), Leaves::unknown(hosts), None)
                 .algorithm(CollectiveKind::Allreduce, len_bytes)
         };
         assert_eq!(best(Network::Ethernet25, 4, 8), Algorithm::RecursiveDoubling);

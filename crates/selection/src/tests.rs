@@ -21,13 +21,14 @@ fn settings(set: &[(&str, &str)]) -> Settings {
 fn decision(hosts: usize, set: &[(&str, &str)]) -> Decision {
     let hosts: Vec<_> = (0..hosts).map(|host| format!("h{host}@{host}")).collect();
     let hosts = Hosts::from_names(&hosts, 8, Network::Ethernet25, 2);
-    Decision::new(&settings(set), &Tuning::default(), hosts)
+    Decision::new(&settings(set), &Tuning::default(), &hosts)
 }
 
 /// The decision for hosts that share a kernel.
 fn decision_in_a_lab(hosts: u32, set: &[(&str, &str)]) -> Decision {
-    let hosts = Hosts { count: hosts, network: None, ranks: 8, have_datagrams: true };
-    Decision::new(&settings(set), &Tuning::default(), hosts)
+    let hosts =
+        Hosts { leaves: Leaves::unknown(hosts), network: None, ranks: 8, have_datagrams: true };
+    Decision::new(&settings(set), &Tuning::default(), &hosts)
 }
 
 /// Hosts with a rank each, a tree and direct links.
@@ -37,7 +38,7 @@ fn opened(hosts: u32) -> Opened {
         in_kernel: false,
         group_algorithm: None,
         direct_leaders: 1,
-        hosts,
+        leaves: Leaves::unknown(hosts),
         ranks: hosts,
         is_in_host_order: true,
     }
@@ -45,11 +46,15 @@ fn opened(hosts: u32) -> Opened {
 
 fn selection(rules: &[Measurement], set: &[(&str, &str)], tree: bool, leaders: u32) -> Selection {
     let tuning = Tuning { measurements: rules.to_vec(), ..Tuning::default() };
-    let hosts =
-        Hosts { count: 2, network: Some(Network::Ethernet25), ranks: 8, have_datagrams: true };
-    let decision = Decision::new(&settings(set), &tuning, hosts);
+    let hosts = Hosts {
+        leaves: Leaves::unknown(2),
+        network: Some(Network::Ethernet25),
+        ranks: 8,
+        have_datagrams: true,
+    };
+    let decision = Decision::new(&settings(set), &tuning, &hosts);
     let opened = Opened { tree, direct_leaders: leaders, ranks: 8, ..opened(2) };
-    Selection::between_hosts(decision, opened)
+    Selection::between_hosts(decision, &opened)
 }
 
 fn rule(len_bytes: u64, method: Method, leaders: u32) -> Measurement {
@@ -146,7 +151,7 @@ fn without_a_manager_hosts_are_joined_directly_whatever_they_are() {
         assert_eq!(opens(decision(8, &[set])), (true, false));
     }
     let without_tree = Opened { tree: false, ..opened(16) };
-    let path = Selection::between_hosts(decision(16, &[]), without_tree).path(&allreduce(2));
+    let path = Selection::between_hosts(decision(16, &[]), &without_tree).path(&allreduce(2));
     assert_eq!(path.method(), Some(Method::Direct));
 }
 
@@ -156,6 +161,35 @@ fn without_a_tree_every_length_has_the_fastest_direct_algorithm_of_its_own() {
     assert!(!decision.direct_table.takes(Method::Tree));
     let shortest = decision.direct_table.rule(CollectiveKind::Allreduce, 8);
     assert!(shortest.is_some_and(|rule| rule.len_bytes <= 8));
+}
+
+#[test]
+fn levels_divide_hosts_leaf_by_leaf() {
+    let radices = |leaves: Leaves| {
+        let network = Some(Network::Ethernet25);
+        let ranks = leaves.hosts();
+        let hosts = Hosts { leaves, network, ranks, have_datagrams: true };
+        let decision = Decision::new(&settings(&[MANAGER]), &Tuning::default(), &hosts);
+        decision.group_radices().map(|radices| radices.to_string())
+    };
+    let dealt = |hosts: u32, leaves: u32| (0..hosts).map(|host| host % leaves).collect::<Vec<_>>();
+    let known = |hosts, leaves| radices(Leaves::new(&dealt(hosts, leaves)));
+    for (hosts, leaves, unknown, expected) in [
+        // Groups of four lie within leaves of eight.
+        (16, 2, "4x4", "4x4"),
+        // One of them would have hosts of both leaves of seven, and cross at both levels.
+        (14, 2, "4x4", "7x2"),
+        (32, 8, "8x4", "4x8"),
+        // Leaves of six, five and five.
+        (16, 3, "4x4", "6x3"),
+    ] {
+        assert_eq!(radices(Leaves::unknown(hosts)).as_deref(), Some(unknown));
+        assert_eq!(
+            known(hosts, leaves).as_deref(),
+            Some(expected),
+            "{hosts} hosts, {leaves} leaves"
+        );
+    }
 }
 
 fn four_by_four() -> Algorithm {
@@ -168,8 +202,8 @@ fn on_a_network_the_model_decides_and_names_the_radices() {
     let path = |set: &[(&str, &str)], elements| {
         let names: Vec<_> = (0..16).map(|host| format!("h{host}@{host}")).collect();
         let hosts = Hosts::from_names(&names, 16, Network::Cloud, 2);
-        let decision = Decision::new(&settings(set), &Tuning::default(), hosts);
-        Selection::between_hosts(decision, opened).path(&allreduce(elements))
+        let decision = Decision::new(&settings(set), &Tuning::default(), &hosts);
+        Selection::between_hosts(decision, &opened).path(&allreduce(elements))
     };
     let direct = |algorithm| Path::Direct(DirectPath { algorithm, leaders: 1, sub_partitions: 1 });
     assert_eq!(path(&[MANAGER], 2), direct(four_by_four()));
@@ -183,16 +217,20 @@ fn on_a_network_the_model_decides_and_names_the_radices() {
 /// The decision for 8 hosts of a network and the path of an allreduce there, where datagrams come through and a manager that is
 /// named grants a tree.
 fn goes_on_8(set: &[(&str, &str)], tuning: &Tuning, elements: u64) -> (bool, Path) {
-    let hosts =
-        Hosts { count: 8, network: Some(Network::Ethernet25), ranks: 8, have_datagrams: true };
-    let decision = Decision::new(&settings(set), tuning, hosts);
+    let hosts = Hosts {
+        leaves: Leaves::unknown(8),
+        network: Some(Network::Ethernet25),
+        ranks: 8,
+        have_datagrams: true,
+    };
+    let decision = Decision::new(&settings(set), tuning, &hosts);
     let group_algorithm = decision.group_radices().map(|radices| Algorithm::MixedRadix { radices });
     let opened = Opened {
         tree: decision.opens_tree && set.contains(&MANAGER),
         group_algorithm,
         ..opened(8)
     };
-    let mut selection = Selection::between_hosts(decision, opened);
+    let mut selection = Selection::between_hosts(decision, &opened);
     (group_algorithm.is_some(), selection.path(&allreduce(elements)))
 }
 
@@ -217,11 +255,11 @@ fn replicated_groups_carry_short_operations_on_a_network() {
     }
     let names: Vec<_> = (0..8).map(|host| format!("h{host}@1")).collect();
     let of_one_kernel = Hosts::from_names(&names, 8, Network::Ethernet25, 7);
-    assert!(Decision::new(&settings(&[]), &none, of_one_kernel).group_radices().is_none());
+    assert!(Decision::new(&settings(&[]), &none, &of_one_kernel).group_radices().is_none());
     let hosts = Hosts { network: Some(Network::Ethernet25), ..of_one_kernel };
-    let blocked = Hosts { have_datagrams: false, ..hosts };
-    assert!(Decision::new(&settings(&[]), &none, hosts).group_radices().is_some());
-    assert!(Decision::new(&settings(&[]), &none, blocked).group_radices().is_none());
+    let blocked = Hosts { have_datagrams: false, ..hosts.clone() };
+    assert!(Decision::new(&settings(&[]), &none, &hosts).group_radices().is_some());
+    assert!(Decision::new(&settings(&[]), &none, &blocked).group_radices().is_none());
 }
 
 #[test]
@@ -292,8 +330,8 @@ fn levels_are_those_that_are_named_else_those_that_were_measured_to_be_the_faste
 #[test]
 fn groups_multicast_on_networks_unless_the_user_says_otherwise() {
     let multicasts = |network, set: &[(&str, &str)]| {
-        let hosts = Hosts { count: 8, network, ranks: 8, have_datagrams: true };
-        Decision::new(&settings(set), &Tuning::default(), hosts).multicasts
+        let hosts = Hosts { leaves: Leaves::unknown(8), network, ranks: 8, have_datagrams: true };
+        Decision::new(&settings(set), &Tuning::default(), &hosts).multicasts
     };
     let networks = [None, Some(Network::Bridge), Some(Network::Ethernet25), Some(Network::Cloud)];
     assert_eq!(networks.map(|it| multicasts(it, &[])), [false, false, true, true]);
@@ -314,10 +352,14 @@ fn constants_that_were_measured_overrule_the_prices_of_a_kind_of_network() {
     };
     let algorithm = |costs| {
         let tuning = Tuning { costs, ..Tuning::default() };
-        let hosts =
-            Hosts { count: 16, network: Some(Network::Cloud), ranks: 16, have_datagrams: true };
-        let decision = Decision::new(&settings(&[MANAGER]), &tuning, hosts);
-        match Selection::between_hosts(decision, opened(16)).path(&allreduce(2)) {
+        let hosts = Hosts {
+            leaves: Leaves::unknown(16),
+            network: Some(Network::Cloud),
+            ranks: 16,
+            have_datagrams: true,
+        };
+        let decision = Decision::new(&settings(&[MANAGER]), &tuning, &hosts);
+        match Selection::between_hosts(decision, &opened(16)).path(&allreduce(2)) {
             Path::Direct(direct) => direct.algorithm,
             path => panic!("{path:?}"),
         }
@@ -373,24 +415,24 @@ fn choose_and_count(selection: &mut Selection, question: &Question) -> Path {
 #[test]
 fn nodes_inside_the_kernel_get_short_vectors_of_few_hosts() {
     let opened = Opened { in_kernel: true, ..opened(4) };
-    let method = |opened, set: &[(&str, &str)], elements| {
+    let method = |opened: &Opened, set: &[(&str, &str)], elements| {
         let mut selection = Selection::between_hosts(decision(4, set), opened);
         selection.path(&allreduce(elements)).method()
     };
     let (tree, direct) = (Some(Method::Tree), Some(Method::Direct));
-    assert_eq!(method(opened, &[MANAGER], 2), tree);
-    assert_eq!(method(opened, &[MANAGER], 1 << 20), direct);
-    assert_eq!(method(Opened { in_kernel: false, ..opened }, &[MANAGER], 2), direct);
-    assert_eq!(method(Opened { tree: false, ..opened }, &[MANAGER], 2), direct);
+    assert_eq!(method(&opened, &[MANAGER], 2), tree);
+    assert_eq!(method(&opened, &[MANAGER], 1 << 20), direct);
+    assert_eq!(method(&Opened { in_kernel: false, ..opened.clone() }, &[MANAGER], 2), direct);
+    assert_eq!(method(&Opened { tree: false, ..opened.clone() }, &[MANAGER], 2), direct);
     let named = ("TRIBUTARY_BETWEEN_HOSTS", "direct");
-    assert_eq!(method(Opened { tree: false, ..opened }, &[MANAGER, named], 2), direct);
+    assert_eq!(method(&Opened { tree: false, ..opened.clone() }, &[MANAGER, named], 2), direct);
 }
 
 #[test]
 fn where_packets_are_lost_the_tree_carries_what_links_would() {
     let opened = opened(8);
     let all = ("TRIBUTARY_AVOID_LOSSES", "all");
-    let mut selection = Selection::between_hosts(decision_in_a_lab(8, &[MANAGER, all]), opened);
+    let mut selection = Selection::between_hosts(decision_in_a_lab(8, &[MANAGER, all]), &opened);
     let (short, long, longest) = (allreduce(2), allreduce(16 << 10), allreduce(1 << 20));
     let direct = Some(Method::Direct);
     let mut operations = 0;
@@ -417,7 +459,7 @@ fn where_packets_are_lost_the_tree_carries_what_links_would() {
 #[test]
 fn sums_of_floats_keep_their_order_where_packets_are_lost() {
     let opened = opened(8);
-    let mut selection = Selection::between_hosts(decision(8, &[MANAGER]), opened);
+    let mut selection = Selection::between_hosts(decision(8, &[MANAGER]), &opened);
     let floats = allreduce(16 << 10);
     (0..1000).for_each(|_| _ = choose_and_count(&mut selection, &floats));
     assert!(!selection.asks_for_losses(), "a rank that changes nothing asks nothing");
@@ -438,9 +480,9 @@ fn a_path_that_is_named_or_measured_is_kept_where_packets_are_lost() {
     };
     let opened = opened(8);
     let named = decision(8, &[MANAGER, ("TRIBUTARY_BETWEEN_HOSTS", "direct")]);
-    assert!(!asks(&mut Selection::between_hosts(named, Opened { tree: false, ..opened })));
+    assert!(!asks(&mut Selection::between_hosts(named, &Opened { tree: false, ..opened.clone() })));
     assert!(!asks(&mut selection(&[rule(1, Method::Direct, 1)], &[MANAGER], true, 1)));
     let off = decision(8, &[MANAGER, ("TRIBUTARY_AVOID_LOSSES", "off")]);
-    assert!(!asks(&mut Selection::between_hosts(off, opened)));
-    assert!(asks(&mut Selection::between_hosts(decision(8, &[MANAGER]), opened)));
+    assert!(!asks(&mut Selection::between_hosts(off, &opened)));
+    assert!(asks(&mut Selection::between_hosts(decision(8, &[MANAGER]), &opened)));
 }

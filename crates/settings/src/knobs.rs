@@ -306,6 +306,15 @@ pub const INTERFACE: Knob = Knob {
     allowed: "an interface's name, a network such as 10.1.0.0/16, ipv4 or ipv6",
     help: "which of this host's addresses other hosts may use for direct links; rank 0's holds where a host has none",
 };
+/// This host's leaf switch.
+pub const LEAF: Knob = Knob {
+    name: "TRIBUTARY_LEAF",
+    default: "",
+    unit: "",
+    allowed: "a name",
+    help: "the leaf switch of this host: levels divide hosts that name the same one before all hosts; by default that of \
+           Slurm's SLURM_TOPOLOGY_ADDR, else the network of this host's address",
+};
 /// Ports of listeners.
 pub const PORTS: Knob = Knob {
     name: "TRIBUTARY_PORTS",
@@ -506,6 +515,7 @@ pub const KNOBS: &[&Knob] = &[
     &TUNING,
     &HOST_ADDRESS,
     &INTERFACE,
+    &LEAF,
     &PORTS,
     &EXTERNAL_RECEIVER,
     &WAIT,

@@ -96,6 +96,8 @@ pub struct Settings {
     pub host_address: Option<IpAddr>,
     /// Which of its addresses they may use.
     pub interface: Option<InterfaceChoice>,
+    /// The leaf switch of this host, if the user names it.
+    pub leaf: Option<String>,
     /// Where listeners for other hosts take their ports from; none: wherever the system does.
     pub ports: Option<Ports>,
     /// Where to write how an external receiver may read the world's results.
@@ -184,6 +186,7 @@ impl Settings {
             tuning: TuningChoice::of(&read.text(&knobs::TUNING)),
             host_address: read.parse(&knobs::HOST_ADDRESS, |text| text.parse().ok())?,
             interface: read.parse(&knobs::INTERFACE, InterfaceChoice::parse)?,
+            leaf: Some(read.text(&knobs::LEAF)).filter(|leaf| !leaf.is_empty()),
             ports: read.parse(&knobs::PORTS, Ports::parse)?,
             external_receiver,
             wait: read.choice(&knobs::WAIT)?,

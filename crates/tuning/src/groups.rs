@@ -1,14 +1,13 @@
 //! What was measured of replicated groups, whose hosts can be divided into levels in several ways.
 
-use tributary_algorithms::plan::Plan;
-use tributary_algorithms::{CollectiveKind, Radices};
+use tributary_algorithms::{CollectiveKind, Leaves, Radices};
 
 use crate::file::Measurement;
 
-/// The levels that were measured to be the fastest among so many hosts; none where none were.
+/// The levels that were measured to be the fastest of those that divide these hosts; none where none were.
 #[must_use]
-pub fn fastest_levels(rows: &[Measurement], hosts: u32) -> Option<Radices> {
-    let is_here = |radices: &Radices| Plan::in_groups(hosts, *radices).is_some();
+pub fn fastest_levels(rows: &[Measurement], leaves: &Leaves) -> Option<Radices> {
+    let is_here = |radices: &Radices| leaves.groups(*radices).is_some();
     let of_groups = || rows.iter().filter(|row| row.groups.as_ref().is_some_and(is_here));
     let case = |row: &Measurement| {
         (row.collective != CollectiveKind::Allreduce, row.collective, row.len_bytes)

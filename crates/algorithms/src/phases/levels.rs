@@ -61,7 +61,7 @@ impl Levels {
             let (first, hosts) = self.member(level, &seat, after_own(&seat, index / copies));
             let position = seat.position + index % copies * seat.hosts;
             return if position < hosts {
-                send(first + position, place.whole())
+                send(self.plan.host(first + position), place.whole())
             } else {
                 Slot::Nothing
             };
@@ -71,7 +71,8 @@ impl Levels {
             return Slot::EndOfRound;
         }
         let (first, hosts) = self.member(level, &seat, member);
-        fold_slot(first + seat.position % hosts, member, seat.own, place.whole())
+        let peer = self.plan.host(first + seat.position % hosts);
+        fold_slot(peer, member, seat.own, place.whole())
     }
 
     fn reduce_slot(&self, place: &Place, share: &Share, index: u32) -> Slot {

@@ -116,6 +116,10 @@ pub(crate) struct ConfigFlags {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole_number(1..=1 << 16), requires = "explain")]
     pub(crate) ppn: u64,
 
+    /// Leaf switches of its hosts, each of as many, the first hosts at the first one
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole_number(1..=1 << 16), requires = "explain")]
+    pub(crate) leaves: u64,
+
     /// Its hosts are containers or namespaces of one kernel, without a network between them
     #[arg(long, requires = "explain", conflicts_with = "network")]
     pub(crate) one_kernel: bool,

@@ -74,7 +74,7 @@ pub(super) fn open_method(
     groups: Option<WantedGroups>,
 ) -> Result<Direct, Unavailable> {
     let plan = groups.as_ref();
-    let plan = plan.and_then(|groups| Plan::in_groups(placement.host_count(), groups.radices));
+    let plan = plan.and_then(|groups| placement.leaves.groups(groups.radices));
     let met = meet(context, bootstrap, placement, leaders, plan.is_some())?;
     let (levels, links) = met.map(|met| met.into_parts(placement, plan.as_ref())).unzip();
     let mut levels = levels.flatten();
@@ -106,7 +106,11 @@ pub(super) fn open_method(
         None => {
             let datagrams = datagrams_by(multicast_at, radices.iter().count());
             let rings = rings::summary(placement, &told);
-            (Some(algorithm), format!("links and {datagrams}{rings}, {algorithm}"))
+            let by_leaf = match placement.leaves.count() {
+                1 => String::new(),
+                leaves => format!(" by {leaves} leaves"),
+            };
+            (Some(algorithm), format!("links and {datagrams}{rings}, {algorithm}{by_leaf}"))
         }
         Some(rank) => {
             let host = &placement.hosts[placement.host_of[rank] as usize];
@@ -207,7 +211,8 @@ impl Met {
                     .expect("selection takes radices that divide the hosts into groups")
             });
         let links = addresses.iter().map(|it| it.links).collect();
-        (levels, DirectLinks::new(me, identity, opened.listener, links))
+        let links = DirectLinks::new(me, identity, opened.listener, links);
+        (levels, links.by_leaf(placement.leaves.clone()))
     }
 }
 

@@ -94,11 +94,11 @@ pub(super) fn join(
         in_kernel: tree.as_ref().is_some_and(|tree| tree.in_kernel),
         direct_leaders,
         group_algorithm: direct.as_ref().and_then(|direct| direct.group_algorithm),
-        hosts,
+        leaves: placement.leaves.clone(),
         ranks,
         is_in_host_order,
     };
-    let selection = Selection::between_hosts(decision, opened);
+    let selection = Selection::between_hosts(decision, &opened);
     let (links, carriers) = direct.map_or((None, None), |it| (it.method, it.carriers));
     let mut joined = Joined {
         methods: InterHostMethods { tree: None, direct: links },
@@ -125,10 +125,11 @@ fn decide(
     let one_kernel = share_a_kernel(&placement.hosts);
     let tuning = agree(bootstrap, context.measurements.between(one_kernel))?;
     let hosts = Hosts {
+        leaves: placement.leaves.clone(),
         have_datagrams: context.has_datagrams(),
         ..hosts_between(context, &placement.hosts, placement.ranks())
     };
-    let decision = Decision::new(&context.settings, &tuning, hosts).with_sums(sums);
+    let decision = Decision::new(&context.settings, &tuning, &hosts).with_sums(sums);
     let text = serde_json::to_string(&decision).expect("a decision is plain data");
     let text = broadcast_text(bootstrap, 0, &text)?;
     let damaged = |_| BootstrapError("the choice of a path arrived damaged".to_owned());

@@ -11,6 +11,7 @@
 use super::agreement::Unavailable;
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
 use crate::context::Context;
+use crate::leaf;
 use crate::placement::Placement;
 use tributary_shm_collectives::processor::Processor;
 
@@ -20,9 +21,25 @@ pub(super) fn place(
     context: &Context,
     bootstrap: &mut dyn Bootstrap,
 ) -> Result<(Placement, Option<String>), Unavailable> {
-    let hosts = allgather_texts(bootstrap, &context.host)?;
+    let told = allgather_texts(bootstrap, &leaf::with_leaf(&context.host, &context.leaf))?;
+    let (hosts, leaves): (Vec<String>, Vec<String>) = told
+        .iter()
+        .map(|told| leaf::split(told))
+        .map(|(host, leaf)| (host.to_owned(), leaf.to_owned()))
+        .unzip();
     let rank = bootstrap.rank();
     let placement = Placement::new(rank, &hosts);
+    let (placement, note) = refine_if_asked(context, bootstrap, placement, &hosts)?;
+    Ok((placement.with_leaves(&leaves), note))
+}
+
+/// By socket where rank 0's settings say so.
+fn refine_if_asked(
+    context: &Context,
+    bootstrap: &mut dyn Bootstrap,
+    placement: Placement,
+    hosts: &[String],
+) -> Result<(Placement, Option<String>), Unavailable> {
     if placement.hosts.len() == 1 {
         return Ok((placement, None));
     }
@@ -31,12 +48,12 @@ pub(super) fn place(
     if asked.is_empty() {
         let own = Processor::own().socket.map_or_else(String::new, |socket| socket.to_string());
         let sockets = allgather_texts(bootstrap, &own)?;
-        return Ok(by_kernel(placement, &hosts, &sockets));
+        return Ok(by_kernel(placement, hosts, &sockets));
     }
     let damaged = || BootstrapError("the number of sockets arrived damaged".to_owned());
     match asked.parse().map_err(|_| damaged())? {
         1 => Ok((placement, None)),
-        sockets => Ok(by_number(&placement, &hosts, sockets)),
+        sockets => Ok(by_number(&placement, hosts, sockets)),
     }
 }
 

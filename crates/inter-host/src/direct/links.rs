@@ -3,6 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
+use tributary_algorithms::Leaves;
 use tributary_transport::Sent;
 use tributary_wire::frame::{Abort, AbortReason, Disagreement};
 use tributary_wire::{EndpointId, Epoch};
@@ -57,6 +58,13 @@ impl DirectLinks {
             stands_by: false,
             failed: None,
         }
+    }
+
+    /// The same where hosts that share a leaf switch meet first, wherever an exchange has levels. All hosts must say the same.
+    #[must_use]
+    pub fn by_leaf(mut self, leaves: Leaves) -> Self {
+        self.workspace.schedules.leaves = (leaves.count() > 1).then_some(leaves);
+        self
     }
 
     /// Why there is no going on.

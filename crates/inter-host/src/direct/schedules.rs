@@ -3,8 +3,13 @@
 //! Programs repeat themselves, and between two hosts an operation takes 4 us: working out the steps
 //! anew would be a twentieth of that.
 
+use std::sync::Arc;
+
 use arrayvec::ArrayVec;
-use tributary_algorithms::{Action, Algorithm, Collective, Order, Schedule, Shape, Span};
+use tributary_algorithms::plan::Plan;
+use tributary_algorithms::{
+    Action, Algorithm, Collective, Division, Leaves, Order, Schedule, Shape, Span,
+};
 use tributary_shm_collectives::Blocks;
 
 use crate::operation::InterHostOperation;
@@ -54,6 +59,8 @@ pub(super) struct Found {
 /// The schedules of the last few kinds of operation.
 #[derive(Default)]
 pub(super) struct Schedules {
+    /// Which hosts share a leaf switch, if that is known.
+    pub(super) leaves: Option<Leaves>,
     kept: ArrayVec<Written, KEPT_MAX>,
     /// The one that the next new one replaces.
     oldest: usize,
@@ -71,9 +78,21 @@ impl Schedules {
         // Parts of any length take the steps of parts of one element.
         let elements = if cuts.is_empty() { kind.elements } else { u64::from(hosts) };
         let shape = Shape { ranks: hosts, elements, order: kind.order };
-        let schedule = Schedule::new(operation.algorithm, operation.collective, shape, me)
-            .expect("only algorithms that have the form are selected");
+        let schedule = match self.plan(kind) {
+            Some(plan) => {
+                Schedule::over_levels(&plan, Division::Whole, kind.collective, elements, me)
+            }
+            None => Schedule::new(kind.algorithm, kind.collective, shape, me),
+        };
+        let schedule = schedule.expect("only algorithms that have the form are selected");
         Found { index: self.write(kind, cuts, schedule), is_new: true }
+    }
+
+    /// The levels in which hosts meet leaf by leaf; none where they meet as they are numbered.
+    fn plan(&self, kind: Kind) -> Option<Arc<Plan>> {
+        let leaves = self.leaves.as_ref().filter(|_| kind.order == Order::Any)?;
+        let Algorithm::MixedRadix { radices } = kind.algorithm else { return None };
+        leaves.plan(radices).map(Arc::new)
     }
 
     fn write(&mut self, kind: Kind, cuts: &[u64], schedule: Schedule) -> Index {
