@@ -32,6 +32,12 @@ NO_RINGS = (" (no ring at h0: interface eth0: not permitted; a ring needs CAP_NE
 # A name that each host has for itself.
 SERVICE = "@tributary-rings"
 SERVED = {**GROUPS, "TRIBUTARY_RINGS": SERVICE}
+# Hosts dealt to two routed leaves in turn: multicasts of the other leaf's hosts do not come. Host h0 has 10.77.2.1.
+LEAVES = (("h0", "h2"), ("h1", "h3"))
+ROUTED = ("table inet routed {{ chain input {{ type filter hook prerouting priority 0; "
+          "ip daddr 239.192.0.0/14 ip saddr != {{ {} }} drop; }}; }}")
+NAMES_LEAF = ["sh", "-c", 'case $(hostname) in h[02]) leaf=even;; *) leaf=odd;; esac; TRIBUTARY_LEAF=$leaf exec "$@"', "sh"]
+IN_PAIRS = {**GROUPS, "TRIBUTARY_GROUPS": "2x2"}
 # What tells a host's kernel in its name.
 KERNEL = re.compile("@[0-9a-f]{8}")
 # A part of the program's combinations.
@@ -213,6 +219,21 @@ def check_services_killed(mpi, name, arguments):
     return f"{counts['direct']} direct"
 
 
+def check_routed(mpi, name, program, arguments):
+    """Leaves are routed. If hosts name theirs, those of one meet first and multicast there; else they meet across."""
+    for leaf in LEAVES:
+        addresses = ", ".join(f"10.77.2.{int(host[1:]) + 1}" for host in leaf)
+        for host in leaf:
+            must(on(name, host, arguments, "nft", ROUTED.format(addresses)))
+    try:
+        check_carried("links and datagrams, mixed_radix:2x2", mpi, name, program, arguments, IN_PAIRS)
+        carried = "links and datagrams, some of them multicast, mixed_radix:2x2 by 2 leaves"
+        return check_carried(carried, mpi, name, [*NAMES_LEAF, *program], arguments, IN_PAIRS)
+    finally:
+        for host in HOSTS:
+            must(on(name, host, arguments, "nft", "delete table inet routed"))
+
+
 def check_computing(name, program, arguments, settings):
     """One host computes while the others need it."""
     with tempfile.TemporaryDirectory(prefix="tributary-lab-") as folder:
@@ -237,6 +258,7 @@ def main():
             cases += [("mpich    of one kernel", lambda name: check_carried(
                           copies, "mpich", name, programs["mpich"], arguments, {**GROUPS, "TRIBUTARY_MULTICAST": "auto"})),
                       ("mpich    forgotten", lambda name: check_forgotten("mpich", name, arguments)),
+                      ("mpich    routed leaves", lambda name: check_routed("mpich", name, programs["mpich"], arguments)),
                       ("mpich    flooded", lambda name: check_flooded("mpich", name, arguments))]
         kind, algorithm = carried.rsplit(",", 1)
         ways = [*((way, way, [], said) for way, said in RINGS.items()), ("no rings", "ring", WITHOUT_CAPABILITIES, NO_RINGS)]

@@ -81,7 +81,9 @@ impl Leaves {
     #[must_use]
     pub fn divisions(&self, members_max: u32) -> Vec<Radices> {
         let mut all = Plan::divisions(self.hosts(), members_max);
-        all.retain(|radices| self.groups(*radices).is_some());
+        if self.count() == 1 {
+            return all;
+        }
         let longest = self.sizes.iter().copied().max().unwrap_or(1);
         for within in Radices::candidates(longest, members_max) {
             for across in Radices::candidates(self.count() as u32, members_max) {

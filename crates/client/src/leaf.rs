@@ -3,6 +3,7 @@
 //!
 //! Nothing is timed. A name only tells which hosts share it.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use tributary_algorithms::Leaves;
@@ -68,14 +69,15 @@ pub(crate) fn split(told: &str) -> (&str, &str) {
 
 /// Hosts by the names of their leaves. Nothing is known unless it is of all of them.
 pub(crate) fn leaves<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Leaves {
-    let hosts = names.clone().count() as u32;
     if names.clone().any(str::is_empty) {
-        return Leaves::unknown(hosts);
+        return Leaves::unknown(names.count() as u32);
     }
-    let first_of = |name| names.clone().position(|other| other == name);
-    let numbers: Vec<u32> =
-        names.clone().map(|name| first_of(name).map_or(0, |host| host as u32)).collect();
-    Leaves::new(&numbers)
+    let mut numbers = HashMap::new();
+    let number_of = |name| {
+        let next = numbers.len() as u32;
+        *numbers.entry(name).or_insert(next)
+    };
+    Leaves::new(&names.map(number_of).collect::<Vec<u32>>())
 }
 
 #[cfg(test)]

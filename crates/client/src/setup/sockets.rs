@@ -22,11 +22,11 @@ pub(super) fn place(
     bootstrap: &mut dyn Bootstrap,
 ) -> Result<(Placement, Option<String>), Unavailable> {
     let told = allgather_texts(bootstrap, &leaf::with_leaf(&context.host, &context.leaf))?;
-    let (hosts, leaves): (Vec<String>, Vec<String>) = told
-        .iter()
-        .map(|told| leaf::split(told))
-        .map(|(host, leaf)| (host.to_owned(), leaf.to_owned()))
-        .unzip();
+    let apart = |told: &String| {
+        let (host, leaf) = leaf::split(told);
+        (host.to_owned(), leaf.to_owned())
+    };
+    let (hosts, leaves): (Vec<String>, Vec<String>) = told.iter().map(apart).unzip();
     let rank = bootstrap.rank();
     let placement = Placement::new(rank, &hosts);
     let (placement, note) = refine_if_asked(context, bootstrap, placement, &hosts)?;

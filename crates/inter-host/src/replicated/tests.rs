@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tributary_algorithms::plan::Plan;
-use tributary_algorithms::{Algorithm, Collective, CollectiveKind, Order, Radices};
+use tributary_algorithms::{Algorithm, Collective, CollectiveKind, Leaves, Order, Radices};
 use tributary_shm_collectives::{Blocks, Policy, Waiter};
 use tributary_wire::frame::Abort;
 use tributary_wire::{Datatype, Operator};
@@ -50,7 +50,12 @@ fn members(levels: &[u32], identity: Identity) -> Vec<ReplicatedLevels> {
 
 /// So many hosts in groups of at most these sizes.
 fn members_of(hosts: u32, levels: &[u32], identity: Identity) -> Vec<ReplicatedLevels> {
-    let plan = Plan::even(hosts, radices(levels)).expect("a plan");
+    members_by(&Plan::even(hosts, radices(levels)).expect("a plan"), identity)
+}
+
+/// The hosts of a plan.
+fn members_by(plan: &Plan, identity: Identity) -> Vec<ReplicatedLevels> {
+    let hosts = plan.hosts();
     let local = Ipv4Addr::LOCALHOST.into();
     let listeners: Vec<_> = (0..hosts).map(|_| Listener::bind(local, None).unwrap()).collect();
     let endpoints: Vec<_> = (0..hosts).map(|_| Endpoint::bind(local, None).unwrap()).collect();
@@ -59,7 +64,7 @@ fn members_of(hosts: u32, levels: &[u32], identity: Identity) -> Vec<ReplicatedL
     let member = |(me, ((listener, _), (endpoint, _)))| {
         let (addresses, datagram_addresses) = (addresses.clone(), datagram_addresses.clone());
         let members = Members { me, identity, listener, addresses, endpoint, datagram_addresses };
-        ReplicatedLevels::new(members, &plan).expect("groups that a machine serves")
+        ReplicatedLevels::new(members, plan).expect("groups that a machine serves")
     };
     (0..).zip(listeners.into_iter().zip(endpoints)).map(member).collect()
 }
@@ -234,6 +239,34 @@ fn uneven_groups_have_the_bits_of_the_exchange_over_links() {
             assert!(sums == expected, "{hosts}: {levels:?}, authenticated: {authenticates}");
             assert!(sums.iter().all(|host| *host == sums[0]), "{hosts}: {levels:?}: hosts differ");
         }
+    }
+}
+
+/// The leaves of hosts that were dealt to them, and the levels that divide them leaf by leaf: equal leaves, and unequal ones.
+const DEALT: [(&[u32], &[u32]); 3] = [
+    (&[0, 1, 0, 1, 0, 1, 0, 1], &[4, 2]),
+    (&[0, 1, 2, 0, 1, 2, 0, 1], &[3, 3]),
+    (&[0, 1, 1, 0, 0, 1, 1, 1, 0, 1, 0], &[3, 2, 2]),
+];
+
+#[test]
+fn hosts_dealt_to_leaves_have_the_bits_of_the_exchange_over_links() {
+    let rounds = 40;
+    for (leaf_of_host, levels) in DEALT {
+        let leaves = Leaves::new(leaf_of_host);
+        let plan = leaves.groups(radices(levels)).expect("a plan");
+        let links = over_links(leaves.hosts(), identity(false));
+        let by_leaf = links.into_iter().map(|links| links.by_leaf(leaves.clone())).collect();
+        let expected = on_all(by_leaf, move |host, mut links: DirectLinks| {
+            rounds_of_doubles(&mut links, host, levels, rounds)
+        });
+        let sums = on_all(members_by(&plan, identity(false)), move |host, mut member| {
+            rounds_of_doubles(&mut member, host, levels, rounds)
+        });
+        assert!(sums == expected, "{leaf_of_host:?}");
+        assert!(sums.iter().all(|host| *host == sums[0]), "{leaf_of_host:?}: hosts differ");
+        let numbered = expected_of(leaves.hosts(), levels, rounds);
+        assert!(sums != numbered, "{leaf_of_host:?}: the order of leaves is that of numbers");
     }
 }
 
