@@ -14,6 +14,8 @@
  *
  * The operation overlap is OSU's osu_iallreduce: how much of a nonblocking allreduce's time a rank
  * can compute in, as 100 - 100 (with computing - computing alone) / without, at least 0.
+ *
+ * BENCH_STEP=5 puts rank r of the world at place 5 r, modulo the ranks. BENCH_HOSTS_PER_LEAF=4 names the leaf of a lab's host.
  */
 #include <mpi.h>
 #include <stdbool.h>
@@ -21,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { BLOCKS = 15, WARM_CALLS = 30, CALLS_MAX = 5000, BLOCK_US = 25000, OVERLAP_CALLS = 200 };
 
@@ -33,6 +36,7 @@ struct one_case {
     bool is_apart;
 };
 
+static MPI_Comm all;
 static int rank, ranks;
 static float *mine, *result;
 static int *blocks_of; /* elements that each rank gets of a reduce_scatter */
@@ -80,22 +84,22 @@ static struct one_case parse_case(const char *text) {
 static void call(const struct one_case *one) {
     calls_made++;
     if (strcmp(one->operation, "barrier") == 0) {
-        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Barrier(all);
     } else if (strcmp(one->operation, "reduce") == 0) {
-        MPI_Reduce(mine, result, one->elements, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
+        MPI_Reduce(mine, result, one->elements, MPI_FLOAT, MPI_SUM, 0, all);
     } else if (strcmp(one->operation, "allreduce") == 0) {
-        MPI_Allreduce(mine, result, one->elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        MPI_Allreduce(mine, result, one->elements, MPI_FLOAT, MPI_SUM, all);
     } else if (strcmp(one->operation, "bcast") == 0) {
-        MPI_Bcast(rank == 0 ? mine : result, one->elements, MPI_FLOAT, 0, MPI_COMM_WORLD);
+        MPI_Bcast(rank == 0 ? mine : result, one->elements, MPI_FLOAT, 0, all);
     } else if (strcmp(one->operation, "allgather") == 0) {
         MPI_Allgather(mine, one->elements, MPI_FLOAT, result, one->elements, MPI_FLOAT,
-                      MPI_COMM_WORLD);
+                      all);
     } else if (strcmp(one->operation, "reduce_scatter") == 0) {
-        MPI_Reduce_scatter(mine, result, blocks_of, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        MPI_Reduce_scatter(mine, result, blocks_of, MPI_FLOAT, MPI_SUM, all);
     } else if (strcmp(one->operation, "scan") == 0) {
-        MPI_Scan(mine, result, one->elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        MPI_Scan(mine, result, one->elements, MPI_FLOAT, MPI_SUM, all);
     } else if (strcmp(one->operation, "exscan") == 0) {
-        MPI_Exscan(mine, result, one->elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        MPI_Exscan(mine, result, one->elements, MPI_FLOAT, MPI_SUM, all);
     } else {
         fail("no such operation", one->operation);
     }
@@ -181,7 +185,7 @@ static void note_call(double us) {
 static double one_by_one_us(const struct one_case *one, int calls) {
     double total = 0;
     for (int at = 0; at < calls; at++) {
-        PMPI_Barrier(MPI_COMM_WORLD);
+        PMPI_Barrier(all);
         double started = now_us();
         call(one);
         double took = now_us() - started;
@@ -196,7 +200,7 @@ static double one_by_one_us(const struct one_case *one, int calls) {
  * lost, the underlying MPI sends again after 200 ms.
  */
 static double in_a_row_us(const struct one_case *one, int calls) {
-    PMPI_Barrier(MPI_COMM_WORLD);
+    PMPI_Barrier(all);
     call(one);
     double started = now_us();
     double last = started;
@@ -215,7 +219,7 @@ static double block_us(const struct one_case *one, int calls) {
     /* Ranks run ahead there, too: of a scan, the first need nothing of the last. */
     bool is_one_way = is(one, "reduce") || is(one, "bcast") || is(one, "scan") || is(one, "exscan");
     double each = is_one_way || one->is_apart ? one_by_one_us(one, calls) : in_a_row_us(one, calls);
-    PMPI_Allreduce(&each, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    PMPI_Allreduce(&each, &slowest, 1, MPI_DOUBLE, MPI_MAX, all);
     return slowest;
 }
 
@@ -258,7 +262,7 @@ static void run_case(const struct one_case *one) {
 static double started_and_awaited_us(const struct one_case *one, double compute_us) {
     MPI_Request request;
     double started = now_us();
-    MPI_Iallreduce(mine, result, one->elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &request);
+    MPI_Iallreduce(mine, result, one->elements, MPI_FLOAT, MPI_SUM, all, &request);
     for (double until = now_us() + compute_us; now_us() < until;) {
     }
     MPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -269,12 +273,12 @@ static double started_and_awaited_us(const struct one_case *one, double compute_
 static double mean_us(const struct one_case *one, int calls, double compute_us) {
     double total = 0;
     double sum = 0;
-    PMPI_Barrier(MPI_COMM_WORLD);
+    PMPI_Barrier(all);
     for (int at = 0; at < calls; at++) {
         total += started_and_awaited_us(one, compute_us);
-        PMPI_Barrier(MPI_COMM_WORLD);
+        PMPI_Barrier(all);
     }
-    PMPI_Allreduce(&total, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    PMPI_Allreduce(&total, &sum, 1, MPI_DOUBLE, MPI_SUM, all);
     return sum / ranks / calls;
 }
 
@@ -292,10 +296,38 @@ static void run_overlap(const struct one_case *one) {
     }
 }
 
+/* What a variable of the environment says; 0 if it is not set. */
+static int number_of(const char *name) {
+    const char *text = getenv(name);
+    return text ? atoi(text) : 0;
+}
+
+/* Tells the library which leaf of a lab this host is at: its name is h and its number. */
+static void name_leaf(int hosts_per_leaf) {
+    char host[64] = "";
+    char leaf[16];
+    int number = 0;
+    if (gethostname(host, sizeof host - 1) != 0 || sscanf(host, "h%d", &number) != 1) {
+        fail("not a host of a lab", host);
+    }
+    snprintf(leaf, sizeof leaf, "%d", number / hosts_per_leaf);
+    setenv("TRIBUTARY_LEAF", leaf, 1);
+}
+
 int main(int argc, char **argv) {
+    int hosts_per_leaf = number_of("BENCH_HOSTS_PER_LEAF");
+    int step = number_of("BENCH_STEP");
+    if (hosts_per_leaf > 0) {
+        name_leaf(hosts_per_leaf);
+    }
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    all = MPI_COMM_WORLD;
+    MPI_Comm_rank(all, &rank);
+    MPI_Comm_size(all, &ranks);
+    if (step > 0) {
+        MPI_Comm_split(MPI_COMM_WORLD, 0, rank * step % ranks, &all);
+        MPI_Comm_rank(all, &rank);
+    }
     blocks_of = calloc((size_t)ranks, sizeof *blocks_of);
     int most = 1;
     int most_results = 1;
@@ -321,6 +353,9 @@ int main(int argc, char **argv) {
     free(mine);
     free(result);
     free(blocks_of);
+    if (all != MPI_COMM_WORLD) {
+        MPI_Comm_free(&all);
+    }
     MPI_Finalize();
     return 0;
 }

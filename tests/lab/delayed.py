@@ -30,7 +30,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 # Hosts of one kernel have no network by themselves; this one is as a cloud's, whose latency is most of its price.
 CLOUD = {"TRIBUTARY_NETWORK": "cloud"}
 
-# Each method: its MPI, whether that is plain, variables, in which {hosts} are those of the lab, and options of the lab.
+# Each method: its MPI, whether that is plain, variables, in which {hosts} and {hosts_per_leaf} are those of the lab, and options of
+# the lab.
 METHODS = {
     "openmpi": ("openmpi", True, OPEN_MPI, ()),
     "mpich-ucx": ("mpich", True, MPICH_UCX, ()),
@@ -40,6 +41,8 @@ METHODS = {
     "tree-inside": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "tree"}, ("--nodes", "inside")),
     "kernel": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "tree"}, ("--node-kernel",)),
     "replicated": ("mpich", False, {**MPICH_UCX, **CLOUD, "TRIBUTARY_BETWEEN_HOSTS": "replicated"}, ()),
+    "by-leaf": ("mpich", False, {**MPICH_UCX, **CLOUD, "TRIBUTARY_BETWEEN_HOSTS": "replicated",
+                                 "BENCH_HOSTS_PER_LEAF": "{hosts_per_leaf}"}, ()),
     "one-level": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "replicated", "TRIBUTARY_GROUPS": "{hosts}"}, ()),
     "copies": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "replicated", "TRIBUTARY_GROUPS": "{hosts}",
                                 "TRIBUTARY_MULTICAST": "off"}, ()),
@@ -89,6 +92,7 @@ class DelayedLab(Lab):
         words = ["--hosts", arguments.hosts, "--delay", delay, *options, *arguments.lab.split()]
         if "--hosts-per-leaf" not in words:
             words += ["--hosts-per-leaf", arguments.hosts]
+        self.sizes = {"hosts": arguments.hosts, "hosts_per_leaf": words[words.index("--hosts-per-leaf") + 1]}
         super().__init__(arguments.tributary, f"delayed-{os.getpid()}-{number}", *words)
 
     def counts(self):
@@ -106,7 +110,7 @@ class DelayedLab(Lab):
         plain = ["--plain"] if is_plain else []
         before = self.counts()
         running = start(self.words("run", *plain, "--", launcher, "-n", arguments.hosts, programs[mpi], *cases),
-                        {**ALL_LENGTHS, **{name: value.format(hosts=arguments.hosts) for name, value in environment.items()},
+                        {**ALL_LENGTHS, **{name: value.format(**self.sizes) for name, value in environment.items()},
                          "BENCH_BLOCK_US": str(self.block_us)})
         (stdout, stderr), = finish(f"{method} on {arguments.hosts} hosts", [running], arguments.timeout)
         if not is_plain and " 0 passed_through" not in stderr:
