@@ -108,6 +108,14 @@ def long_temporary_path(starts):
     starts.expect_offload(starts.start(*command, options=("--hosts", "2"), TMPDIR=str(deep)))
 
 
+def no_temporary_folder(starts):
+    """Without a folder for its report a job does not start, and is told what to set."""
+    missing = starts.folder / "missing"
+    code, output = starts.launch(starts.tributary, "run", "--", *starts.ranks(starts.small), TMPDIR=str(missing))
+    expect(code != 0 and RIGHT not in output, "it ran", output)
+    expect(f"{missing}: " in output and "set TMPDIR" in output, "the folder or the variable is not named", output)
+
+
 def without_pidfd(starts):
     """As on kernels before 5.3: results, exit codes, and no command without a parent."""
     without = [starts.compile("cc", "without.c", "without"), "ENOSYS", "pidfd_open"]
@@ -188,7 +196,8 @@ def one_without_library(starts):
     expect(said == 1, f"{said} lines say who lacks the library", output)
 
 
-STARTS = (one_without_library, profiler, sanitizer, spaces, long_temporary_path, without_pidfd, wrong_way_round, small_machine, no_file)
+STARTS = (one_without_library, profiler, sanitizer, spaces, long_temporary_path,
+          no_temporary_folder, without_pidfd, wrong_way_round, small_machine, no_file)
 
 
 def main():

@@ -27,10 +27,12 @@ pub(crate) fn find() -> Result<PathBuf, UsageError> {
     found.and_then(|path| path.canonicalize().ok()).ok_or_else(|| {
         let searched: Vec<String> =
             folders.iter().map(|folder| folder.display().to_string()).collect();
-        UsageError::new(
-            knobs::LIBRARY_PATH.name,
-            searched.join(":"),
-            format!("a folder that holds {FILE_NAME} is needed; `make build` makes it"),
-        )
+        let allowed = match folders.is_empty() {
+            true => format!(
+                "without /proc this program does not know its own folder: name the one that holds {FILE_NAME}"
+            ),
+            false => format!("a folder that holds {FILE_NAME} is needed; `make build` makes it"),
+        };
+        UsageError::new(knobs::LIBRARY_PATH.name, searched.join(":"), allowed)
     })
 }

@@ -43,8 +43,13 @@ impl Destination {
         if let Some(path) = path.filter(|path| Place::of(path) == Place::File) {
             return Ok(Self { path: path.to_owned(), _folder: None, copy: None });
         }
-        let folder = private_folder(&std::env::temp_dir())
-            .context("the temporary folder for the report can't be made")?;
+        let base = std::env::temp_dir();
+        let folder = private_folder(&base).with_context(|| {
+            let base = base.display();
+            format!(
+                "{base}: no folder for the report can be made there; set TMPDIR to one where it can"
+            )
+        })?;
         let (inside, copy) = (folder.path().join("report.json"), path.map(Path::to_owned));
         Ok(Self { path: inside, _folder: Some(folder), copy })
     }
