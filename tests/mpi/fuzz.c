@@ -13,7 +13,7 @@
  * then get an error that says so: none may wait for ever, and none may go on.
  *
  * MPI_FUZZ_RIGHT, MPI_FUZZ_THREADS and MPI_FUZZ_WRONG say how many programs of each kind are run, MPI_FUZZ_FIRST with which number they
- * begin; a program is drawn from --seed and its number.
+ * begin; a program is drawn from --seed and its number. MPI_FUZZ_LEAVES=2 deals hosts to two leaf switches.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -807,11 +807,24 @@ static int number_of(const char *name) {
     return text == NULL ? 0 : atoi(text);
 }
 
+/* Names this host's leaf: hosts of one rank each are dealt to so many leaves. */
+static void name_leaf(int leaves) {
+    const char *of_open_mpi = getenv("OMPI_COMM_WORLD_RANK");
+    const char *rank = of_open_mpi ? of_open_mpi : getenv("PMI_RANK");
+    char leaf[16];
+    snprintf(leaf, sizeof leaf, "%d", rank ? atoi(rank) % leaves : 0);
+    setenv("TRIBUTARY_LEAF", leaf, 1);
+}
+
 int main(int argc, char **argv) {
+    int leaves = number_of("MPI_FUZZ_LEAVES");
     int right = number_of("MPI_FUZZ_RIGHT");
     int threaded = number_of("MPI_FUZZ_THREADS");
     int wrong = number_of("MPI_FUZZ_WRONG");
     int first = number_of("MPI_FUZZ_FIRST");
+    if (leaves > 0) {
+        name_leaf(leaves);
+    }
     check_start(argc, argv, "fuzz", threaded > 0 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
     make_own();
     for (int program = first; program < first + right; program++) {

@@ -79,6 +79,8 @@ PATHS = (
     Path("replicated4", 4, 4, REPLICATED, "direct"),
     # Of groups of 3 and 2 hosts, in which one stands in for another.
     Path("replicated5", 5, 5, REPLICATED | {"TRIBUTARY_GROUPS": "3x2"}, "direct"),
+    # Of hosts that are dealt to two leaves, which meet leaf by leaf.
+    Path("leaves6", 6, 6, REPLICATED | {"TRIBUTARY_GROUPS": "3x2", "MPI_FUZZ_LEAVES": "2"}, "direct"),
     # Datagrams come out of rings in memory, which a program of the kernel fills.
     Path("ring4", 4, 4, REPLICATED | {"TRIBUTARY_RECEIVE": "ring"}, "direct"),
     Path("mixed4", 4, 4, MIXED, "in_tree"),

@@ -37,7 +37,7 @@ pub struct Context {
     pub(crate) host: String,
     /// The machine's name.
     pub(crate) machine: String,
-    /// The name of its leaf switch; empty if nothing tells it, or nobody else is there.
+    /// The name of its leaf switch; empty if nothing tells it.
     pub(crate) leaf: String,
     pub(crate) policy: Policy,
     /// Whether no two threads of this process are in a communicator at a time.
@@ -146,11 +146,8 @@ impl Context {
         let job_links = (!is_admitted && settings.fabric.joins_by_job())
             .then(|| job_fabric::meet(world, &machines, &settings))
             .transpose()?;
-        let leaf = if spans_machines {
-            leaf::find(&settings, &machine, address_among(&job_links, &settings).ok())
-        } else {
-            String::new()
-        };
+        let address = || address_among(&job_links, &settings).ok().filter(|_| spans_machines);
+        let leaf = leaf::find(&settings, &machine, address);
         let busy = if settings.hosts > 1 { neighbours + EMBEDDED_NODES } else { neighbours };
         let policy = match settings.wait {
             WaitChoice::Auto => Policy::for_crowd(busy, cores_granted()),

@@ -20,11 +20,15 @@ const NAME_BYTES_MAX: usize = 64;
 const SEPARATOR: char = '\t';
 
 /// The name of this host's leaf; empty if nothing tells it.
-pub(crate) fn find(settings: &Settings, machine: &str, address: Option<IpAddr>) -> String {
+pub(crate) fn find(
+    settings: &Settings,
+    machine: &str,
+    address: impl FnOnce() -> Option<IpAddr>,
+) -> String {
     let named = || settings.leaf.clone();
     let by_slurm = || leaf_of_slurm(&std::env::var(SLURM_ADDRESS).ok()?, machine);
     let by_network = || {
-        let address = address?;
+        let address = address()?;
         let known = host_addresses(None).into_iter().find(|known| known.address == address)?;
         network_of(&known)
     };
@@ -91,9 +95,9 @@ mod tests {
 
     #[test]
     fn the_user_names_the_leaf() {
-        assert_eq!(find(&settings("rack 7"), "h@1", None), "rack 7");
-        assert_eq!(find(&settings(&"x".repeat(100)), "h@1", None).len(), NAME_BYTES_MAX);
-        assert_eq!(find(&settings(""), "h@1", None), "");
+        assert_eq!(find(&settings("rack 7"), "h@1", || None), "rack 7");
+        assert_eq!(find(&settings(&"x".repeat(100)), "h@1", || None).len(), NAME_BYTES_MAX);
+        assert_eq!(find(&settings(""), "h@1", || None), "");
     }
 
     #[test]
