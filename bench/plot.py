@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plots the JSON of tests/lab/bench.py --output as PNG: latency by length, one line a path, log-log."""
+"""Plots the JSON of bench/lab/bench.py --output as PNG: latency by length, one line a path, log-log."""
 
 import argparse
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads the JSON of tests/lab/bench.py --output and writes Markdown tables into a document, between two
+"""Reads the JSON of bench/lab/bench.py --output and writes Markdown tables into a document, between two
 markers."""
 
 import argparse

@@ -37,9 +37,9 @@ test-lab-short: build mpi-venvs lab-tools ## Run the tests on labs that matter m
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --path lossy-tree4 --path lossy-direct2 --path lossy-replicated4 --path lossy-network4 --kind right --kind wrong --programs 12 --batch 4
 
 # Writes JSON and a plot to build/bench/, and tables to docs/evidence/benchmarks-lab.md. One table alone:
-# tests/lab/bench.py --cases none --also TABLE.
+# bench/lab/bench.py --cases none --also TABLE.
 bench-lab: build mpi-venvs lab-tools .venv/plot.stamp ## Time collectives over a lab, beside plain Open MPI and MPICH
-	$(PYTHON) tests/lab/bench.py --tributary $(PROGRAM) --also all --output build/bench/lab.json
+	$(PYTHON) bench/lab/bench.py --tributary $(PROGRAM) --also all --output build/bench/lab.json
 	$(VENV_plot)/bin/python bench/plot.py build/bench/lab.json build/bench/allreduce.png
 	$(PYTHON) bench/tables.py build/bench/lab.json docs/evidence/benchmarks-lab.md
 

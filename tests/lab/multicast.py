@@ -32,11 +32,12 @@ NO_RINGS = (" (no ring at h0: interface eth0: not permitted; a ring needs CAP_NE
 # A name that each host has for itself.
 SERVICE = "@tributary-rings"
 SERVED = {**GROUPS, "TRIBUTARY_RINGS": SERVICE}
-# Hosts dealt to two routed leaves in turn: multicasts of the other leaf's hosts do not come. Host h0 has 10.77.2.1.
-LEAVES = (("h0", "h2"), ("h1", "h3"))
+# Two routed leaves: multicasts of the other leaf's hosts do not come. In the order of their numbers hosts of different leaves meet at
+# both levels. Host h0 has 10.77.2.1.
+LEAVES = (("h0", "h3"), ("h1", "h2"))
 ROUTED = ("table inet routed {{ chain input {{ type filter hook prerouting priority 0; "
           "ip daddr 239.192.0.0/14 ip saddr != {{ {} }} drop; }}; }}")
-NAMES_LEAF = ["sh", "-c", 'case $(hostname) in h[02]) leaf=even;; *) leaf=odd;; esac; TRIBUTARY_LEAF=$leaf exec "$@"', "sh"]
+NAMES_LEAF = ["sh", "-c", 'case $(hostname) in h[03]) leaf=outer;; *) leaf=inner;; esac; TRIBUTARY_LEAF=$leaf exec "$@"', "sh"]
 IN_PAIRS = {**GROUPS, "TRIBUTARY_GROUPS": "2x2"}
 # What tells a host's kernel in its name.
 KERNEL = re.compile("@[0-9a-f]{8}")

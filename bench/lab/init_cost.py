@@ -13,12 +13,13 @@ import statistics
 import subprocess
 import sys
 
-from labs import MPICH_UCX, OPEN_MPI
-from lab import Lab, command
-from nothing_deployed import WITHOUT_MANAGER
-
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "tests/lab"))
+from labs import MPICH_UCX, OPEN_MPI  # noqa: E402, its folder is on the path only now
+from lab import Lab, command  # noqa: E402
+from nothing_deployed import WITHOUT_MANAGER  # noqa: E402
+
 PLAIN = {"openmpi": OPEN_MPI, "mpich": MPICH_UCX}
 WAYS = ("plain", "job", "tree")
 

@@ -19,14 +19,14 @@ import statistics
 import subprocess
 import sys
 
-from further import (ALSO, TABLES, check_choice, measure_also, measure_groups, measure_memory,
-                     print_also, print_checks)
-from garbage import measure_flood
-from labs import METHODS, USUAL_METHODS, BenchLab, compile_program
-from throughput import measure_throughput
-
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "tests/lab"))
+from further import (ALSO, TABLES, check_choice, measure_also, measure_groups, measure_memory,  # noqa: E402, they find labs
+                     print_also, print_checks)
+from garbage import measure_flood  # noqa: E402
+from labs import METHODS, USUAL_METHODS, BenchLab, compile_program  # noqa: E402
+from throughput import measure_throughput  # noqa: E402
 
 # Case and its target by number of hosts: the best plain MPI's time over ours. "apart": with a barrier before each call,
 # which is not counted, as many programs and the Intel MPI Benchmarks call.

@@ -11,13 +11,15 @@ import os
 import pathlib
 import statistics
 import subprocess
+import sys
 import time
-
-from lab import Lab
-from labs import finish, start
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "tests/lab"))
+from lab import Lab  # noqa: E402, its folder is on the path only now
+from labs import finish, start  # noqa: E402
+
 SERVER = "10.77.1.1"
 MODES = "tcp,udp,multicast"
 # What may shorten the waits of plain sockets, for --modes.

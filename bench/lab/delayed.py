@@ -22,10 +22,11 @@ import statistics
 import subprocess
 import sys
 
-from lab import Lab
-from labs import ALL_LENGTHS, MPICH_OFI, MPICH_UCX, OPEN_MPI, compile_program, finish, start
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "tests/lab"))
+from lab import Lab  # noqa: E402, its folder is on the path only now
+from labs import ALL_LENGTHS, MPICH_OFI, MPICH_UCX, OPEN_MPI, compile_program, finish, start  # noqa: E402
 
 # Hosts of one kernel have no network by themselves; this one is as a cloud's, whose latency is most of its price.
 CLOUD = {"TRIBUTARY_NETWORK": "cloud"}
