@@ -45,6 +45,7 @@ LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "srun", "salloc")
 # In the trace of an Open MPI 5 that crashes in its own MPI_Init, with or without the library: a message of a rank that is
 # through with it comes before this one has set up the world's communicator (open-mpi/ompi#12495). Seen with srun on busy cores.
 OWN_CRASH = ("mca_pml_ob1_recv_frag_callback_match", "ompi_mpi_init")
+OWN_CRASH_SAID = ", a second time: Open MPI had crashed in its own MPI_Init"
 IS_CI = os.environ.get("CI") == "true"
 DEBIAN_OPENMPI = pathlib.Path("/usr/bin/mpirun.openmpi")
 
@@ -84,9 +85,17 @@ SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd-%n.log
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
+TopologyPlugin=topology/tree
 {nodes}
 PartitionName=all Nodes=ALL Default=YES OverSubscribe=YES State=UP MaxTime=INFINITE
 """
+# Two leaf switches, to which hosts are dealt in turn.
+TOPOLOGY = """\
+SwitchName=leaf0 Nodes={even}
+SwitchName=leaf1 Nodes={odd}
+SwitchName=spine Switches=leaf0,leaf1
+"""
+BY_LEAF = " by 2 leaves"
 CGROUP = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n"
 
 
@@ -105,9 +114,11 @@ class Cluster:
         for key in ("host_key", "user_key"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True)
         nodes = "\n".join(f"NodeName={host} CPUs={os.cpu_count()} State=UNKNOWN" for host in self.hosts)
-        texts = {"sshd.conf": SSHD, "ssh.conf": SSH, "slurm.conf": SLURM, "cgroup.conf": CGROUP}
+        even, odd = (",".join(self.hosts[first::2]) for first in range(2))
+        texts = {"sshd.conf": SSHD, "ssh.conf": SSH, "slurm.conf": SLURM, "topology.conf": TOPOLOGY, "cgroup.conf": CGROUP}
         for name, text in texts.items():
-            (folder / name).write_text(text.format(folder=folder, first=self.hosts[0], nodes=nodes), encoding="utf-8")
+            text = text.format(folder=folder, first=self.hosts[0], nodes=nodes, even=even, odd=odd)
+            (folder / name).write_text(text, encoding="utf-8")
         self.agent.write_text(f'#!/bin/sh\nexec ssh -F {folder}/ssh.conf "$@"\n', encoding="utf-8")
         self.agent.chmod(0o700)
         (folder / "state").mkdir()
@@ -210,8 +221,27 @@ BESIDE = {
 
 def check_job(cluster, title, launcher, program, beside, arguments):
     """Results are right, all hosts take part, and operations go between them over links, or through a tree."""
-    cluster.await_idle()
     environment, options, path = BESIDE[beside](cluster)
+    counts, text, remark = run_job(cluster, title, launcher, program, environment, options, arguments)
+    other = "direct" if path == "in_tree" else "in_tree"
+    if counts[path] == 0 or counts[other] != 0:
+        raise Failure(f"not {path}: {counts}\n{text}")
+    return f"{counts[path]} {path}{remark}"
+
+
+def check_leaves(cluster, title, launcher, program, arguments):
+    """Slurm tells ranks at which leaf switch their host is, and hosts of a leaf meet first."""
+    environment = {"TRIBUTARY_BETWEEN_HOSTS": "replicated"}
+    counts, text, remark = run_job(cluster, title, launcher, program, environment, [], arguments)
+    carriers = world_of(counts)["carriers"]
+    if counts["direct"] == 0 or not carriers.endswith(BY_LEAF):
+        raise Failure(f"carried by {carriers!r}: {counts}\n{text}")
+    return carriers + remark
+
+
+def run_job(cluster, title, launcher, program, environment, options, arguments):
+    """Runs a job to its end, whose results are right, on all hosts; its report, what it printed, and a remark."""
+    cluster.await_idle()
     if title == BY_PMI2:
         environment = {**SHORT_ADDRESSES, **environment}
     ranks = len(cluster.hosts)
@@ -229,10 +259,7 @@ def check_job(cluster, title, launcher, program, beside, arguments):
     world = world_of(counts)
     if (world["ranks"], world["hosts"]) != (ranks, len(cluster.hosts)):
         raise Failure(f"{world['ranks']} ranks on {world['hosts']} hosts\n{text}")
-    other = "direct" if path == "in_tree" else "in_tree"
-    if counts[path] == 0 or counts[other] != 0:
-        raise Failure(f"not {path}: {counts}\n{text}")
-    return f"{counts[path]} {path}" + (", a second time: Open MPI had crashed in its own MPI_Init" if has_crashed else "")
+    return counts, text, OWN_CRASH_SAID if has_crashed else ""
 
 
 def check_lab_run(cluster, program, arguments):
@@ -368,6 +395,9 @@ def main():
                 for beside in BESIDE:
                     tests.run(f"{title:21} {beside:16}", lambda _, it=(title, launcher, programs[mpi], beside):
                               check_job(cluster, *it, arguments), lab.name)
+            for title, (mpi, launcher) in by_slurm.items():
+                tests.run(f"{title:21} by leaf         ", lambda _, it=(title, launcher, programs[mpi]):
+                          check_leaves(cluster, *it, arguments), lab.name)
             if "debian-openmpi" in programs:
                 tests.run("Open MPI 4 by lab run ", lambda _: check_lab_run(cluster, programs["debian-openmpi"], arguments), lab.name)
             for title, (mpi, launcher) in by_ssh.items():
