@@ -11,7 +11,7 @@ use tributary_wire::control::{JobAdmission, JobRequest};
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
 use crate::job::Job;
 use crate::job_fabric::{self, Met, Unreachable};
-use crate::leaf;
+use crate::leaf::Leaf;
 use crate::manager::{Lease, ManagerClient, ManagerError};
 use crate::measurements::Measurements;
 use crate::rdma;
@@ -37,8 +37,8 @@ pub struct Context {
     pub(crate) host: String,
     /// The machine's name.
     pub(crate) machine: String,
-    /// The name of its leaf switch; empty if nothing tells it.
-    pub(crate) leaf: String,
+    /// At which leaf switch it is.
+    pub(crate) leaf: Leaf,
     pub(crate) policy: Policy,
     /// Whether no two threads of this process are in a communicator at a time.
     pub(crate) callers_take_turns: bool,
@@ -146,8 +146,8 @@ impl Context {
         let job_links = (!is_admitted && settings.fabric.joins_by_job())
             .then(|| job_fabric::meet(world, &machines, &settings))
             .transpose()?;
-        let address = || address_among(&job_links, &settings).ok().filter(|_| spans_machines);
-        let leaf = leaf::find(&settings, &machine, address);
+        let address = spans_machines.then(|| address_among(&job_links, &settings).ok()).flatten();
+        let leaf = Leaf::find(&settings, &machine, address);
         let busy = if settings.hosts > 1 { neighbours + EMBEDDED_NODES } else { neighbours };
         let policy = match settings.wait {
             WaitChoice::Auto => Policy::for_crowd(busy, cores_granted()),

@@ -1,7 +1,7 @@
 //! Which leaf switch this host is at, as far as something tells: the user, Slurm, or the network of its address, where each
 //! leaf has one of its own.
 //!
-//! Nothing is timed. A name only tells which hosts share it.
+//! Nothing is timed. A name or a network only tells which hosts share it.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,27 +14,47 @@ use tributary_settings::Settings;
 const SLURM_ADDRESS: &str = "SLURM_TOPOLOGY_ADDR";
 
 /// Of a longer name the end is told to other hosts.
-const NAME_BYTES_MAX: usize = 64;
+const NAME_BYTES_MAX: usize = 36;
 
-/// Stands between a host's name and its leaf's. Neither has one.
+/// Stands between what a rank tells of its host. Neither has one.
 const SEPARATOR: char = '\t';
 
-/// The name of this host's leaf; empty if nothing tells it.
-pub(crate) fn find(
-    settings: &Settings,
-    machine: &str,
-    address: impl FnOnce() -> Option<IpAddr>,
-) -> String {
-    let named = || settings.leaf.clone();
-    let by_slurm = || leaf_of_slurm(&std::env::var(SLURM_ADDRESS).ok()?, machine);
-    let by_network = || {
-        let address = address()?;
-        let known = host_addresses(None).into_iter().find(|known| known.address == address)?;
-        network_of(&known)
-    };
-    let name = named().or_else(by_slurm).or_else(by_network).unwrap_or_default();
-    let end = name.len().saturating_sub(NAME_BYTES_MAX);
-    name[name.ceil_char_boundary(end)..].replace(SEPARATOR, " ")
+/// What tells at which leaf switch a host is. Each is empty if it is not known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Leaf {
+    /// As the user or Slurm names it.
+    named: String,
+    /// The network of the host's address.
+    network: String,
+}
+
+impl Leaf {
+    /// That of this host.
+    pub(crate) fn find(settings: &Settings, machine: &str, address: Option<IpAddr>) -> Self {
+        let by_slurm = || leaf_of_slurm(&std::env::var(SLURM_ADDRESS).ok()?, machine);
+        let named = settings.leaf.clone().or_else(by_slurm).unwrap_or_default();
+        let cut = named.ceil_char_boundary(named.len().saturating_sub(NAME_BYTES_MAX));
+        let of_address = |address| {
+            let known = host_addresses(None).into_iter().find(|known| known.address == address)?;
+            network_of(&known)
+        };
+        Self {
+            named: named[cut..].replace(SEPARATOR, " "),
+            network: address.and_then(of_address).unwrap_or_default(),
+        }
+    }
+
+    /// What a rank tells of its host: its name, and its leaf.
+    pub(crate) fn told_with(&self, host: &str) -> String {
+        format!("{host}{SEPARATOR}{}{SEPARATOR}{}", self.named, self.network)
+    }
+
+    /// Takes both apart.
+    pub(crate) fn split_from(told: &str) -> (String, Self) {
+        let mut parts = told.splitn(3, SEPARATOR).map(str::to_owned);
+        let mut next = || parts.next().unwrap_or_default();
+        (next(), Self { named: next(), network: next() })
+    }
 }
 
 /// The switches above a host. A value that names another host was handed on from there.
@@ -61,27 +81,24 @@ fn network_of(known: &HostAddress) -> Option<String> {
     Some(format!("{network}/{bits}"))
 }
 
-/// What a rank tells of its host: its name, and its leaf's.
-pub(crate) fn with_leaf(host: &str, leaf: &str) -> String {
-    format!("{host}{SEPARATOR}{leaf}")
+/// Hosts by their leaves: by name if each has one, else by network if each has one, else nothing is known. A launcher may tell
+/// some of its ranks less than others.
+pub(crate) fn leaves<'a>(of_hosts: impl Iterator<Item = &'a Leaf> + Clone) -> Leaves {
+    let names = of_hosts.clone().map(|leaf| leaf.named.as_str());
+    let networks = of_hosts.map(|leaf| leaf.network.as_str());
+    by_text(names)
+        .or_else(|| by_text(networks.clone()))
+        .unwrap_or_else(|| Leaves::unknown(networks.count() as u32))
 }
 
-/// Takes both apart.
-pub(crate) fn split(told: &str) -> (&str, &str) {
-    told.split_once(SEPARATOR).unwrap_or((told, ""))
-}
-
-/// Hosts by the names of their leaves. Nothing is known unless it is of all of them.
-pub(crate) fn leaves<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Leaves {
-    if names.clone().any(str::is_empty) {
-        return Leaves::unknown(names.count() as u32);
-    }
+fn by_text<'a>(texts: impl Iterator<Item = &'a str>) -> Option<Leaves> {
     let mut numbers = HashMap::new();
-    let number_of = |name| {
+    let number_of = |text: &'a str| {
         let next = numbers.len() as u32;
-        *numbers.entry(name).or_insert(next)
+        (!text.is_empty()).then(|| *numbers.entry(text).or_insert(next))
     };
-    Leaves::new(&names.map(number_of).collect::<Vec<u32>>())
+    let of_hosts: Option<Vec<u32>> = texts.map(number_of).collect();
+    Some(Leaves::new(&of_hosts?))
 }
 
 #[cfg(test)]
@@ -95,9 +112,10 @@ mod tests {
 
     #[test]
     fn the_user_names_the_leaf() {
-        assert_eq!(find(&settings("rack 7"), "h@1", || None), "rack 7");
-        assert_eq!(find(&settings(&"x".repeat(100)), "h@1", || None).len(), NAME_BYTES_MAX);
-        assert_eq!(find(&settings(""), "h@1", || None), "");
+        let named = |leaf: &str| Leaf::find(&settings(leaf), "h@1", None).named;
+        assert_eq!(named("rack 7"), "rack 7");
+        assert_eq!(named(&"x".repeat(100)).len(), NAME_BYTES_MAX);
+        assert_eq!(named(""), "");
     }
 
     #[test]
@@ -122,11 +140,25 @@ mod tests {
 
     #[test]
     fn leaves_are_known_if_those_of_all_hosts_are() {
-        let of = |names: &[&str]| leaves(names.iter().copied());
-        assert_eq!(of(&["a", "b", "a", "b"]), Leaves::new(&[0, 1, 0, 1]));
-        assert_eq!(of(&["a", "", "a", "b"]), Leaves::unknown(4));
-        assert_eq!(of(&["a", "a"]), Leaves::unknown(2));
-        assert_eq!(split(&with_leaf("h3@1", "s0.s4")), ("h3@1", "s0.s4"));
-        assert_eq!(split("h3@1"), ("h3@1", ""));
+        let leaf =
+            |(named, network): (&str, &str)| Leaf { named: named.into(), network: network.into() };
+        let of = |all: &[(&str, &str)]| {
+            let all: Vec<Leaf> = all.iter().copied().map(leaf).collect();
+            leaves(all.iter())
+        };
+        assert_eq!(of(&[("a", ""), ("b", ""), ("a", ""), ("b", "")]), Leaves::new(&[0, 1, 0, 1]));
+        assert_eq!(
+            of(&[("", "x"), ("b", "x"), ("a", "y"), ("b", "y")]),
+            Leaves::new(&[0, 0, 1, 1])
+        );
+        assert_eq!(of(&[("", "x"), ("b", "x"), ("a", ""), ("b", "y")]), Leaves::unknown(4));
+        assert_eq!(of(&[("a", "x"), ("a", "y")]), Leaves::unknown(2));
+    }
+
+    #[test]
+    fn a_rank_tells_its_host_and_leaf() {
+        let leaf = Leaf { named: "s0.s4".into(), network: "10.1.0.0/16".into() };
+        assert_eq!(Leaf::split_from(&leaf.told_with("h3@1")), ("h3@1".to_owned(), leaf));
+        assert_eq!(Leaf::split_from("h3@1"), ("h3@1".to_owned(), Leaf::default()));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tributary_algorithms::Leaves;
 
-use crate::leaf;
+use crate::leaf::{self, Leaf};
 
 /// Where every rank of a communicator is, seen from one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,9 +62,8 @@ impl Placement {
     }
 
     /// The same where the lowest rank of each host tells the name of its leaf.
-    pub(crate) fn with_leaves(mut self, leaf_of_rank: &[String]) -> Self {
-        self.leaves =
-            leaf::leaves(self.leaders.iter().map(|rank| leaf_of_rank[*rank as usize].as_str()));
+    pub(crate) fn with_leaves(mut self, leaf_of_rank: &[Leaf]) -> Self {
+        self.leaves = leaf::leaves(self.leaders.iter().map(|rank| &leaf_of_rank[*rank as usize]));
         self
     }
 
@@ -172,7 +171,9 @@ mod tests {
         let names = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let placement = Placement::new(0, &names("y x y z x u"));
         assert_eq!(placement.leaves, Leaves::unknown(4));
-        let placement = placement.with_leaves(&names("a b other a other b"));
+        let leaf = |name: &String| Leaf::split_from(&format!("\t{name}")).1;
+        let leaves: Vec<Leaf> = names("a b other a other b").iter().map(leaf).collect();
+        let placement = placement.with_leaves(&leaves);
         assert_eq!(placement.leaves, Leaves::new(&[0, 1, 0, 1]));
     }
 

@@ -11,7 +11,7 @@
 use super::agreement::Unavailable;
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
 use crate::context::Context;
-use crate::leaf;
+use crate::leaf::Leaf;
 use crate::placement::Placement;
 use tributary_shm_collectives::processor::Processor;
 
@@ -21,12 +21,9 @@ pub(super) fn place(
     context: &Context,
     bootstrap: &mut dyn Bootstrap,
 ) -> Result<(Placement, Option<String>), Unavailable> {
-    let told = allgather_texts(bootstrap, &leaf::with_leaf(&context.host, &context.leaf))?;
-    let apart = |told: &String| {
-        let (host, leaf) = leaf::split(told);
-        (host.to_owned(), leaf.to_owned())
-    };
-    let (hosts, leaves): (Vec<String>, Vec<String>) = told.iter().map(apart).unzip();
+    let told = allgather_texts(bootstrap, &context.leaf.told_with(&context.host))?;
+    let apart = told.iter().map(|told| Leaf::split_from(told));
+    let (hosts, leaves): (Vec<String>, Vec<Leaf>) = apart.unzip();
     let rank = bootstrap.rank();
     let placement = Placement::new(rank, &hosts);
     let (placement, note) = refine_if_asked(context, bootstrap, placement, &hosts)?;
