@@ -66,8 +66,16 @@ int staging_unpack_side(char *bytes, int len_bytes, int position, const staging_
 /* Called once, after shim_self exists. */
 void staging_open(void);
 
-/* False if this MPI_Pack writes more than the elements; broadcasts and allgathers then pass. */
-bool staging_is_possible(void);
+/* Set by staging_open(). */
+extern bool staging_pack_is_dense;
+
+/*
+ * False if this MPI_Pack writes more than the elements; broadcasts and allgathers then pass. Inline: each broadcast asks, also of
+ * a few bytes.
+ */
+static inline bool staging_is_possible(void) {
+    return staging_pack_is_dense;
+}
 
 /* False for a datatype that is not committed. Tries MPI_Pack: MPI has no function that tells. */
 bool staging_accepts(MPI_Datatype datatype);
