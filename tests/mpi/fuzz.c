@@ -15,6 +15,7 @@
  * MPI_FUZZ_RIGHT, MPI_FUZZ_THREADS and MPI_FUZZ_WRONG say how many programs of each kind are run, MPI_FUZZ_FIRST with which number they
  * begin; a program is drawn from --seed and its number. MPI_FUZZ_LEAVES=2 deals hosts to two leaf switches.
  */
+#define _POSIX_C_SOURCE 200809L /* setenv */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -178,7 +178,7 @@ impl Explanation {
     }
 }
 
-/// At which levels hosts of different leaves meet, where there are several.
+/// How many levels lie within leaves, where there are several.
 fn by_leaf(leaves: &Leaves, radices: Radices) -> Option<String> {
     let plan = leaves.groups(radices).filter(|_| leaves.count() > 1)?;
     let (levels, across) = (plan.levels(), leaves.levels_across(&plan));
