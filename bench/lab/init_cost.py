@@ -5,7 +5,6 @@ Prints medians and quartiles in milliseconds, a line for each number of hosts an
 the machine's cores: among 32 hosts it is their processor time that one sees.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -17,7 +16,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(ROOT / "tests/lab"))
 from labs import MPICH_UCX, OPEN_MPI  # noqa: E402, its folder is on the path only now
-from lab import Lab, command  # noqa: E402
+from lab import Lab, command, parser_of  # noqa: E402
 from nothing_deployed import WITHOUT_MANAGER  # noqa: E402
 
 PLAIN = {"openmpi": OPEN_MPI, "mpich": MPICH_UCX}
@@ -25,10 +24,7 @@ WAYS = ("plain", "job", "tree")
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary")
-    parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/lab")
+    parser = parser_of(__doc__.splitlines()[0])
     parser.add_argument("--mpi", choices=sorted(PLAIN), action="append", help="default: both")
     parser.add_argument("--hosts", type=int, action="append", help="default: 2, 8 and 32")
     parser.add_argument("--runs", type=int, default=9, help="of each way (default %(default)s)")

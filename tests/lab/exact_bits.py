@@ -21,6 +21,7 @@ import tempfile
 
 import nemesis
 import soak
+from lab import parser_of
 from test import MPI_TESTS, Failure, bounded
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -176,7 +177,7 @@ def check_lab(title, lab, arguments, mpi, folder):
 def main():
     # SIGTERM takes the labs down too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    parser = soak.parser_of(__doc__.splitlines()[0])
+    parser = parser_of(__doc__.splitlines()[0])
     parser.add_argument("--python", type=pathlib.Path, help="a Python that has the package; for 16-bit floats")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds a run may take (default %(default)s)")
     arguments = parser.parse_args()

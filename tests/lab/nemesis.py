@@ -31,7 +31,8 @@ import time
 
 import soak
 from daemons import Daemon
-from soak import compile_program, parser_of, settled_status
+from lab import parser_of
+from soak import compile_program, settled_status
 
 # Kinds of events, each with its weight.
 KINDS = {

@@ -22,7 +22,7 @@ import threading
 import time
 
 from daemons import Daemon
-from lab import Lab
+from lab import Lab, parser_of
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -42,17 +42,6 @@ GROWTH_MAX_KIB = 16 << 10
 DAEMON_USAGE = ("for p in /proc/[0-9]*; do n=${p#/proc/}; test $n != 1 && "
         "grep -aq 'node\\|manager' $p/cmdline 2>/dev/null && grep -q ^tributary $p/comm && "
         "echo $(sed -n 's/VmRSS: *//p' $p/status) $(ls $p/fd | wc -l); done; true")
-
-
-def parser_of(description):
-    """A parser with the options of every driver of soak.c that say where things are."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary")
-    parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
-                        help="folder with openmpi/ and mpich/ (default %(default)s)")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/lab",
-                        help="folder for compiled programs (default %(default)s)")
-    return parser
 
 
 def compile_program(arguments):

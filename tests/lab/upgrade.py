@@ -13,7 +13,8 @@ import threading
 import time
 
 import nemesis
-from soak import ROOT, compile_program
+from lab import ROOT, parser_of
+from soak import compile_program
 
 SCRIPT = ROOT / "examples/rolling-upgrade.sh"
 # Seconds the script may take for one step of one node.
@@ -21,7 +22,7 @@ LIMIT = 30
 
 
 def parse_arguments():
-    parser = nemesis.parser_of(__doc__.splitlines()[0])
+    parser = parser_of(__doc__.splitlines()[0])
     parser.add_argument("--hosts", type=int, default=4)
     parser.add_argument("--hosts-per-leaf", type=int, default=2)
     arguments = parser.parse_args()
