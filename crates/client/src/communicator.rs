@@ -21,6 +21,7 @@ use tributary_inter_host::PairNumber;
 use tributary_report::{Counters, PathKind};
 use tributary_selection::{Choice, Path};
 use tributary_settings::Sums;
+use tributary_shm_collectives::Lost;
 
 /// A communicator at one rank.
 ///
@@ -173,19 +174,17 @@ impl Communicator {
         source: *const u8,
         target: *mut u8,
     ) -> Result<(), CollectiveError> {
-        let mut engine = self.shared.engine.lock();
-        if let Some((host, kernel)) = engine.idle_host_and_kernel(pair) {
+        let outcome = self.run_on_idle_host(CollectiveKind::Allreduce, move |engine| {
+            let (host, kernel) = engine.idle_host_and_kernel(pair)?;
             let len_bytes = kernel.len_bytes(elements);
             // SAFETY: as the caller of this function promises.
-            match unsafe { host.allreduce_of_two(kernel, source, target, len_bytes) } {
-                Some(Ok(())) => return self.count_in_host(CollectiveKind::Allreduce),
-                Some(Err(lost)) => return Err(engine.on_lost(lost)),
-                None => {}
-            }
+            unsafe { host.allreduce_of_two(kernel, source, target, len_bytes) }
+        });
+        match outcome {
+            Some(outcome) => self.or_lost(outcome),
+            // SAFETY: as the caller of this function promises.
+            None => unsafe { self.run_pair(Collective::Allreduce, pair, elements, source, target) },
         }
-        drop(engine);
-        // SAFETY: as the caller of this function promises.
-        unsafe { self.run_pair(Collective::Allreduce, pair, elements, source, target) }
     }
 
     /// A reduction to one rank, likewise.
@@ -204,20 +203,19 @@ impl Communicator {
         source: *const u8,
         target: *mut u8,
     ) -> Result<(), CollectiveError> {
-        let mut engine = self.shared.engine.lock();
-        if let Some((host, kernel)) = engine.idle_host_and_kernel(pair) {
+        let outcome = self.run_on_idle_host(CollectiveKind::Reduce, move |engine| {
+            let (host, kernel) = engine.idle_host_and_kernel(pair)?;
             let len_bytes = kernel.len_bytes(elements);
             // SAFETY: as the caller of this function promises; on one host the local ranks are those of
             // the communicator.
-            match unsafe { host.reduce_lines(root, kernel, source, target, len_bytes) } {
-                Some(Ok(())) => return self.count_in_host(CollectiveKind::Reduce),
-                Some(Err(lost)) => return Err(engine.on_lost(lost)),
-                None => {}
-            }
+            unsafe { host.reduce_lines(root, kernel, source, target, len_bytes) }
+        });
+        let collective = Collective::Reduce { root };
+        match outcome {
+            Some(outcome) => self.or_lost(outcome),
+            // SAFETY: as the caller of this function promises.
+            None => unsafe { self.run_pair(collective, pair, elements, source, target) },
         }
-        drop(engine);
-        // SAFETY: as the caller of this function promises.
-        unsafe { self.run_pair(Collective::Reduce { root }, pair, elements, source, target) }
     }
 
     /// A broadcast of `len_bytes`, likewise.
@@ -234,17 +232,15 @@ impl Communicator {
         root: u32,
         buffer: *mut u8,
     ) -> Result<(), CollectiveError> {
-        let mut engine = self.shared.engine.lock();
-        if let Some(host) = engine.idle_host() {
+        let outcome = self.run_on_idle_host(CollectiveKind::Broadcast, move |engine| {
+            let host = engine.idle_host()?;
             // SAFETY: as the caller of this function promises; on one host the local ranks are those of
             // the communicator.
-            match unsafe { host.broadcast_line(root, buffer, buffer, len_bytes as usize) } {
-                Some(Ok(())) => return self.count_in_host(CollectiveKind::Broadcast),
-                Some(Err(lost)) => return Err(engine.on_lost(lost)),
-                None => {}
-            }
+            unsafe { host.broadcast_line(root, buffer, buffer, len_bytes as usize) }
+        });
+        if let Some(outcome) = outcome {
+            return self.or_lost(outcome);
         }
-        drop(engine);
         let operation = Operation {
             collective: Collective::Broadcast { root },
             operator: Operator::Broadcast,
@@ -263,17 +259,14 @@ impl Communicator {
     /// As [`run`](Self::run).
     #[inline]
     pub fn barrier(&self) -> Result<(), CollectiveError> {
-        let mut engine = self.shared.engine.lock();
-        if let Some(host) = engine.idle_host() {
-            match host.barrier_of_two() {
-                Some(Ok(())) => return self.count_in_host(CollectiveKind::Barrier),
-                Some(Err(lost)) => return Err(engine.on_lost(lost)),
-                None => {}
-            }
+        let outcome = self.run_on_idle_host(CollectiveKind::Barrier, move |engine| {
+            engine.idle_host()?.barrier_of_two()
+        });
+        match outcome {
+            Some(outcome) => self.or_lost(outcome),
+            // SAFETY: a barrier has no buffers.
+            None => unsafe { self.run(&Operation::BARRIER) },
         }
-        drop(engine);
-        // SAFETY: a barrier has no buffers.
-        unsafe { self.run(&Operation::BARRIER) }
     }
 
     /// Starts an operation and counts it.
@@ -377,11 +370,35 @@ impl Communicator {
         }
     }
 
-    /// Counts an operation that took the fast path. The caller has the engine, so nobody else counts.
+    /// Lets `run` carry an operation out in shared memory, and counts it. `None` if that is not all it takes: nothing has been
+    /// done then.
     #[inline]
-    fn count_in_host(&self, kind: CollectiveKind) -> Result<(), CollectiveError> {
-        self.counters.count_in_turn(kind, PathKind::InHost);
-        Ok(())
+    fn run_on_idle_host(
+        &self,
+        kind: CollectiveKind,
+        run: impl FnOnce(&mut Engine) -> Option<Result<(), Lost>>,
+    ) -> Option<Result<(), Lost>> {
+        self.shared.engine.with(move |engine| {
+            let outcome = run(engine);
+            if let Some(Ok(())) = outcome {
+                self.counters.count_in_turn(kind, PathKind::InHost);
+            }
+            outcome
+        })
+    }
+
+    /// The outcome of what ran in shared memory.
+    #[inline]
+    fn or_lost(&self, outcome: Result<(), Lost>) -> Result<(), CollectiveError> {
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(lost) => Err(self.on_lost(lost)),
+        }
+    }
+
+    #[cold]
+    fn on_lost(&self, lost: Lost) -> CollectiveError {
+        self.shared.engine.lock().on_lost(lost)
     }
 
     /// # Safety

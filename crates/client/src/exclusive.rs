@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// The value, and who may use it.
 pub(crate) struct Exclusive<T> {
-    /// Reached through [`Guard`], and by [`with_unshared`](Self::with_unshared).
+    /// Reached through [`Guard`], and by [`with`](Self::with).
     value: UnsafeCell<T>,
     mutex: Mutex<()>,
     /// Whether threads may come at the same time. Never becomes false again.
@@ -60,31 +60,54 @@ impl<T> Exclusive<T> {
     /// share the value, such a call may wait for itself for ever instead, as `Mutex::lock` may.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
-        // Relaxed: as in `share`.
-        let mutex = self
-            .is_shared
-            .load(Ordering::Relaxed)
-            .then(|| self.mutex.lock().unwrap_or_else(PoisonError::into_inner));
+        let mutex = self.is_shared().then(|| self.take_mutex());
         self.guard(mutex)
+    }
+
+    #[inline]
+    fn is_shared(&self) -> bool {
+        // Relaxed: as in `share`.
+        self.is_shared.load(Ordering::Relaxed)
+    }
+
+    fn take_mutex(&self) -> MutexGuard<'_, ()> {
+        self.mutex.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The value, unless another thread has it. While the value is not shared, none has.
     pub(crate) fn lock_if_free(&self) -> Option<Guard<'_, T>> {
-        // Relaxed: as in `share`.
-        if self.is_shared.load(Ordering::Relaxed) {
+        if self.is_shared() {
             return self.try_lock();
         }
         Some(self.guard(None))
     }
 
-    /// Lets `work` use the value, unless it is shared. Without a guard to keep in memory, which a short
-    /// `work` would notice.
+    /// Waits for the value, as [`lock`](Self::lock) does, and lets `work` use it. Without a guard to keep
+    /// in memory, which a short `work` would notice.
+    ///
+    /// # Panics
+    /// As [`lock`](Self::lock). After a panic of `work`, all calls panic.
+    #[inline]
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        if self.is_shared() { self.with_mutex(work) } else { self.use_alone(work) }
+    }
+
+    /// The same, unless threads may come at the same time.
     #[inline]
     pub(crate) fn with_unshared<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
-        // Relaxed: as in `share`.
-        if self.is_shared.load(Ordering::Relaxed) {
-            return None;
-        }
+        (!self.is_shared()).then(|| self.use_alone(work))
+    }
+
+    /// Apart from [`with`](Self::with), which would keep in mind whether it has the mutex.
+    #[inline(never)]
+    fn with_mutex<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        let _held = self.take_mutex();
+        self.use_alone(work)
+    }
+
+    /// The caller holds the mutex, or the value is not shared.
+    #[inline]
+    fn use_alone<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         if self.has_guard.replace(true) {
             called_by_itself();
         }
@@ -92,7 +115,7 @@ impl<T> Exclusive<T> {
         // panics, never.
         let result = work(unsafe { &mut *self.value.get() });
         self.has_guard.set(false);
-        Some(result)
+        result
     }
 
     /// The value, unless another thread has it. For values that are shared.
@@ -179,8 +202,8 @@ mod tests {
         assert!(second.is_err(), "a second guard was handed out");
         *first += 1;
         drop(first);
-        assert_eq!(value.with_unshared(|value| *value), Some(3));
-        let nested = catch_unwind(AssertUnwindSafe(|| value.with_unshared(|_| *value.lock())));
+        assert_eq!(value.with(|value| *value), 3);
+        let nested = catch_unwind(AssertUnwindSafe(|| value.with(|_| *value.lock())));
         assert!(nested.is_err(), "a guard was handed out beside a use");
     }
 
@@ -191,11 +214,14 @@ mod tests {
         assert_eq!(value.with_unshared(|value| *value), None);
         let threads = (0..4).map(|_| {
             let value = Arc::clone(&value);
-            std::thread::spawn(move || (0..100).for_each(|_| *value.lock() += 1))
+            std::thread::spawn(move || {
+                (0..100).for_each(|_| *value.lock() += 1);
+                (0..100).for_each(|_| value.with(|value| *value += 1));
+            })
         });
         threads.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
         let held = value.lock();
-        assert_eq!(*held, 400);
+        assert_eq!(*held, 800);
         assert!(value.try_lock().is_none());
     }
 }

@@ -14,7 +14,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-_Atomic(handle_table *) comm_table;
+_Atomic(handle_table *) comm_table = &handle_table_none;
 static int keyval = MPI_KEYVAL_INVALID;
 static atomic_bool worlds_were_merged;
 static pthread_mutex_t adopting = PTHREAD_MUTEX_INITIALIZER;

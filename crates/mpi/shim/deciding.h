@@ -42,7 +42,7 @@ static inline tributary_combiner no_combiner(void) {
     return (tributary_combiner){.combine = NULL};
 }
 
-/* judge_reduction() where there is no kernel. */
+/* judge_reduction() where MPI has to combine the elements. */
 static inline __attribute__((always_inline)) verdict
 judge_combining(MPI_Count count, MPI_Datatype datatype, MPI_Op op,
                 tributary_operation *operation) {
@@ -63,25 +63,31 @@ judge_combining(MPI_Count count, MPI_Datatype datatype, MPI_Op op,
     return operation->combiner.commutes ? VERDICT_COMBINE : VERDICT_COMBINE_IN_ORDER;
 }
 
+/* judge_reduction() where there is no kernel. */
+static inline __attribute__((always_inline)) verdict
+judge_without_kernel(MPI_Count count, MPI_Datatype datatype, MPI_Op op,
+                     tributary_operation *operation) {
+    if (op == MPI_OP_NULL || datatype == MPI_DATATYPE_NULL) {
+        return verdict_pass(TRIBUTARY_PASS_ARGUMENTS);
+    }
+    operation->operator_ = maps_operator(op);
+    const datatype_entry *entry = maps_datatype(datatype);
+    bool has_both = operation->operator_ != 0 && entry != NULL && entry->datatype != 0;
+    return has_both ? verdict_pass(TRIBUTARY_PASS_COMBINATION)
+                    : judge_combining(count, datatype, op, operation);
+}
+
 /* The verdict on datatype, operator and count; fills those fields of `operation`. */
 static inline __attribute__((always_inline)) verdict
 judge_reduction(MPI_Count count, MPI_Datatype datatype, MPI_Op op,
                 tributary_operation *operation) {
     operation->combiner = no_combiner();
-    operation->operator_ = maps_operator(op);
-    if (operation->operator_ == 0) {
-        return op == MPI_OP_NULL ? verdict_pass(TRIBUTARY_PASS_ARGUMENTS)
-                                 : judge_combining(count, datatype, op, operation);
+    const pair_entry *pair = maps_pair(datatype, op);
+    if (__builtin_expect(pair == NULL, 0)) {
+        return judge_without_kernel(count, datatype, op, operation);
     }
-    const datatype_entry *entry = maps_datatype(datatype);
-    if (entry == NULL || entry->datatype == 0) {
-        return datatype == MPI_DATATYPE_NULL ? verdict_pass(TRIBUTARY_PASS_ARGUMENTS)
-                                             : judge_combining(count, datatype, op, operation);
-    }
-    operation->datatype = entry->datatype;
-    if ((entry->operators >> operation->operator_ & 1) == 0) {
-        return verdict_pass(TRIBUTARY_PASS_COMBINATION);
-    }
+    operation->operator_ = pair->operator_;
+    operation->datatype = pair->datatype;
     if (count <= 0) {
         return verdict_pass(count == 0 ? TRIBUTARY_PASS_EMPTY : TRIBUTARY_PASS_ARGUMENTS);
     }

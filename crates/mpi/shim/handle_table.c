@@ -10,12 +10,15 @@
 
 #define FIRST_SLOTS_LOG2 6
 
+/* Counts as full, so that nothing is put in. */
+handle_table handle_table_none = {.slots_log2 = 1, .shift = 63, .taken = 1, .slots = {{0}, {0}}};
+
 static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
 
 void *handle_table_find_behind(_Atomic(handle_table *) *where, uintptr_t wanted) {
     /* Acquire pairs with the release in grow(): the copied slots are visible. */
     handle_table *in = atomic_load_explicit(where, memory_order_acquire);
-    if (in == NULL || handle_table_is_mark(wanted)) {
+    if (handle_table_is_mark(wanted)) {
         return NULL;
     }
     size_t mask = ((size_t)1 << in->slots_log2) - 1;
@@ -52,7 +55,7 @@ static void put(handle_table *in, uintptr_t key, void *value) {
 
 static handle_table *grow(_Atomic(handle_table *) *where, handle_table *from) {
     size_t live = 0;
-    size_t from_slots = from != NULL ? (size_t)1 << from->slots_log2 : 0;
+    size_t from_slots = (size_t)1 << from->slots_log2;
     for (size_t at = 0; at < from_slots; at++) {
         uintptr_t key = atomic_load_explicit(&from->slots[at].key, memory_order_relaxed);
         live += !handle_table_is_mark(key);
@@ -81,7 +84,7 @@ static handle_table *grow(_Atomic(handle_table *) *where, handle_table *from) {
 bool handle_table_insert(_Atomic(handle_table *) *where, uintptr_t key, void *value) {
     pthread_mutex_lock(&writing);
     handle_table *in = atomic_load_explicit(where, memory_order_relaxed);
-    if (in == NULL || in->taken * 2 >= (size_t)1 << in->slots_log2) {
+    if (in->taken * 2 >= (size_t)1 << in->slots_log2) {
         in = grow(where, in);
     }
     if (in != NULL) {
@@ -108,8 +111,8 @@ static void clean_backwards(handle_table *in, size_t at) {
 void handle_table_remove(_Atomic(handle_table *) *where, uintptr_t key, const void *value) {
     pthread_mutex_lock(&writing);
     handle_table *in = atomic_load_explicit(where, memory_order_relaxed);
-    size_t slots = in != NULL ? (size_t)1 << in->slots_log2 : 0;
-    size_t at = slots != 0 ? handle_table_first_slot(in, key) : 0;
+    size_t slots = (size_t)1 << in->slots_log2;
+    size_t at = handle_table_first_slot(in, key);
     for (size_t probes = 0; probes < slots; probes++, at = (at + 1) & (slots - 1)) {
         uintptr_t held = atomic_load_explicit(&in->slots[at].key, memory_order_relaxed);
         if (held == HANDLE_TABLE_EMPTY) {
@@ -128,7 +131,7 @@ void handle_table_remove(_Atomic(handle_table *) *where, uintptr_t key, const vo
 
 void handle_table_visit(_Atomic(handle_table *) *where, void (*visit)(void *value)) {
     handle_table *in = atomic_load_explicit(where, memory_order_acquire);
-    size_t slots = in != NULL ? (size_t)1 << in->slots_log2 : 0;
+    size_t slots = (size_t)1 << in->slots_log2;
     for (size_t at = 0; at < slots; at++) {
         /* `visit` may remove the value; that empties slots, but moves none. */
         uintptr_t key = atomic_load_explicit(&in->slots[at].key, memory_order_relaxed);

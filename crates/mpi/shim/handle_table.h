@@ -27,6 +27,9 @@ typedef struct handle_table {
     handle_table_slot slots[];
 } handle_table;
 
+/* What every table is before something is put in: a reader then need not ask whether there is one. */
+extern handle_table handle_table_none __attribute__((visibility("hidden")));
+
 static inline size_t handle_table_first_slot(const handle_table *in, uintptr_t key) {
     return (size_t)(((uint64_t)key * UINT64_C(0x9E3779B97F4A7C15)) >> in->shift);
 }
@@ -46,7 +49,7 @@ void *handle_table_find_behind(_Atomic(handle_table *) *where, uintptr_t wanted)
 static inline void *handle_table_find_first(_Atomic(handle_table *) *where, uintptr_t wanted) {
     /* Acquire pairs with the release in grow(): the copied slots are visible. */
     handle_table *in = atomic_load_explicit(where, memory_order_acquire);
-    if (in == NULL || handle_table_is_mark(wanted)) {
+    if (handle_table_is_mark(wanted)) {
         return NULL;
     }
     handle_table_slot *slot = &in->slots[handle_table_first_slot(in, wanted)];

@@ -26,6 +26,7 @@
 
 datatype_entry maps_datatypes[1u << MAPS_DATATYPE_SLOTS_LOG2];
 operator_entry maps_operators[1u << MAPS_OPERATOR_SLOTS_LOG2];
+pair_entry maps_pairs[1u << MAPS_PAIR_SLOTS_LOG2];
 
 /*
  * Whether the MPI at hand has handles that this version of MPICH was the first to have. MPICH aborts when
@@ -299,6 +300,32 @@ static void fill_operators(void) {
     add_operator(MPI_LXOR, TRIBUTARY_LOGICAL_XOR);
 }
 
+static void add_pair_of(const datatype_entry *datatype, const operator_entry *operator_) {
+    uint32_t slot = maps_first_pair_slot(datatype->handle, operator_->handle);
+    while (maps_pairs[slot].datatype != 0) {
+        slot = maps_next_pair_slot(slot);
+    }
+    pair_entry *entry = &maps_pairs[slot];
+    entry->datatype_handle = datatype->handle;
+    entry->operator_handle = operator_->handle;
+    entry->datatype = datatype->datatype;
+    entry->operator_ = operator_->operator_;
+}
+
+/* After all datatypes and operators. */
+static void fill_pairs_of_kernels(void) {
+    for (size_t at = 0; at < sizeof maps_datatypes / sizeof *maps_datatypes; at++) {
+        const datatype_entry *datatype = &maps_datatypes[at];
+        for (size_t of = 0; of < sizeof maps_operators / sizeof *maps_operators; of++) {
+            const operator_entry *operator_ = &maps_operators[of];
+            bool is_defined = (datatype->operators >> operator_->operator_ & 1) != 0;
+            if (datatype->datatype != 0 && operator_->operator_ != 0 && is_defined) {
+                add_pair_of(datatype, operator_);
+            }
+        }
+    }
+}
+
 /*
  * The communicators whose error handlers get errors that belong to no communicator. MPICH calls
  * MPI_COMM_SELF's if it was ever set, else MPI_COMM_WORLD's. So setting MPI_COMM_SELF's, even to its old
@@ -327,6 +354,7 @@ void maps_fill(void) {
     fill_combined();
     fill_unreduced();
     fill_operators();
+    fill_pairs_of_kernels();
     for (int at = 0; at < unattached; at++) {
         underlying.Comm_set_errhandler(comms[at], before[at]);
         underlying.Errhandler_free(&before[at]);

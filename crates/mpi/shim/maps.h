@@ -26,14 +26,27 @@ typedef struct operator_entry {
     uint32_t operator_;
 } operator_entry;
 
-/* The tables are at most half full: about 90 datatypes, 12 operators. */
+/*
+ * A predefined operator on a predefined datatype, if a kernel carries it out. Aligned so that a slot's address
+ * takes one shift.
+ */
+typedef struct pair_entry {
+    _Alignas(32) uintptr_t datatype_handle;
+    uintptr_t operator_handle;
+    uint32_t datatype;
+    uint32_t operator_;
+} pair_entry;
+
+/* The tables are at most half full: about 90 datatypes, 12 operators, 400 pairs. */
 #define MAPS_DATATYPE_SLOTS_LOG2 8
 #define MAPS_OPERATOR_SLOTS_LOG2 5
+#define MAPS_PAIR_SLOTS_LOG2 10
 
 extern datatype_entry maps_datatypes[1u << MAPS_DATATYPE_SLOTS_LOG2]
     __attribute__((visibility("hidden")));
 extern operator_entry maps_operators[1u << MAPS_OPERATOR_SLOTS_LOG2]
     __attribute__((visibility("hidden")));
+extern pair_entry maps_pairs[1u << MAPS_PAIR_SLOTS_LOG2] __attribute__((visibility("hidden")));
 
 /* Handles are addresses or small numbers; the multiplication spreads both. */
 static inline uint32_t maps_slot_of(uintptr_t handle, unsigned slots_log2) {
@@ -57,6 +70,15 @@ static inline operator_entry *maps_operator_slot(uintptr_t handle) {
     return &maps_operators[slot];
 }
 
+/* Where a pair is looked for first. Handles of operators are shifted, for they differ in the same bits as those of datatypes. */
+static inline uint32_t maps_first_pair_slot(uintptr_t datatype, uintptr_t operator_) {
+    return maps_slot_of(datatype ^ operator_ << 16, MAPS_PAIR_SLOTS_LOG2);
+}
+
+static inline uint32_t maps_next_pair_slot(uint32_t slot) {
+    return (slot + 1) & ((1u << MAPS_PAIR_SLOTS_LOG2) - 1);
+}
+
 /* The entry of a predefined datatype, or null. */
 static inline const datatype_entry *maps_datatype(MPI_Datatype datatype) {
     const datatype_entry *entry = maps_datatype_slot((uintptr_t)datatype);
@@ -66,6 +88,20 @@ static inline const datatype_entry *maps_datatype(MPI_Datatype datatype) {
 /* The TRIBUTARY operator of a predefined operator, or 0. */
 static inline uint32_t maps_operator(MPI_Op op) {
     return maps_operator_slot((uintptr_t)op)->operator_;
+}
+
+/* The pair of a predefined datatype and a predefined operator, or null: no kernel carries it out. */
+static inline const pair_entry *maps_pair(MPI_Datatype datatype, MPI_Op op) {
+    uintptr_t handle = (uintptr_t)datatype;
+    for (uint32_t slot = maps_first_pair_slot(handle, (uintptr_t)op);;) {
+        const pair_entry *entry = &maps_pairs[slot];
+        bool is_it = entry->datatype_handle == handle && entry->operator_handle == (uintptr_t)op;
+        /* No kernel's datatype is 0: that marks a slot without a pair, which two null handles match. */
+        if (__builtin_expect(is_it, 1) || entry->datatype == 0) {
+            return entry->datatype != 0 ? entry : NULL;
+        }
+        slot = maps_next_pair_slot(slot);
+    }
 }
 
 #endif

@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 
-_Atomic(handle_table *) persistent_table;
-_Atomic(handle_table *) persistent_passed_table;
+_Atomic(handle_table *) persistent_table = &handle_table_none;
+_Atomic(handle_table *) persistent_passed_table = &handle_table_none;
 
 static int raise_error(comm_record *record, int error) {
     underlying.Comm_call_errhandler(communicators_for_errors(record), error);

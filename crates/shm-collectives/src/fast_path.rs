@@ -15,7 +15,6 @@ use super::failure::Lost;
 use super::group::HostGroup;
 use super::job::Job;
 use super::operation::{Action, Operation};
-use super::ring::{Awaited, AwaitedEvent};
 use super::scan::reduce_prefix;
 use super::segment::{EXCHANGE_RING, LINE_RING, RINGS};
 use super::staged::Staged;
@@ -100,10 +99,8 @@ impl HostGroup {
         }
         self.rings.begin(Call::of_short(CallKind::Allreduce, kernel.number(), len_bytes, 0));
         // SAFETY: `source` is valid for `len_bytes` by the contract of `run`, and no caller's
-        // buffer lies in the segment; an exchange slot is free in its step, and `own_slot` gives
-        // its only slice.
-        unsafe { copy_short(source, self.rings.own_slot(EXCHANGE_RING, len_bytes)) };
-        self.rings.publish(EXCHANGE_RING, len_bytes);
+        // buffer lies in the segment; an exchange slot is free in its step.
+        unsafe { self.rings.fill(EXCHANGE_RING, source, len_bytes) };
         if let Err(lost) = self.await_exchange() {
             return Some(Err(lost));
         }
@@ -195,7 +192,11 @@ impl HostGroup {
             // checked above.
             return Some(unsafe { self.send_line(source, len_bytes) });
         }
-        for peer in self.rings.peers() {
+        // Without the iterator of the peers, which takes twenty instructions more.
+        for peer in 0..self.rings.ranks {
+            if peer == to {
+                continue;
+            }
             if let Err(lost) = self.await_slot_of(LINE_RING, peer) {
                 return Some(Err(lost));
             }
@@ -286,7 +287,7 @@ impl HostGroup {
     ///
     /// # Safety
     /// As [`publish_line`](Self::publish_line).
-    #[inline]
+    #[inline(always)]
     unsafe fn send_line(&mut self, source: *const u8, len_bytes: usize) -> Result<(), Lost> {
         // SAFETY: this function's contract is that of `publish_line`.
         unsafe { self.publish_line(source, len_bytes)? };
@@ -298,15 +299,23 @@ impl HostGroup {
     ///
     /// # Safety
     /// `source` is valid for reading `len_bytes`, which fit a line.
-    #[inline]
+    #[inline(always)]
     unsafe fn publish_line(&mut self, source: *const u8, len_bytes: usize) -> Result<(), Lost> {
-        while let Err(awaited) = self.rings.claim(LINE_RING) {
-            self.wait_for(awaited)?;
+        if !self.rings.is_claimed(LINE_RING) {
+            self.claim_line()?;
         }
         // SAFETY: claimed just now; `source` is valid by this function's contract, and not in the
         // segment.
-        unsafe { copy_short(source, self.rings.own_slot(LINE_RING, len_bytes)) };
-        self.rings.publish(LINE_RING, len_bytes);
+        unsafe { self.rings.fill(LINE_RING, source, len_bytes) };
+        Ok(())
+    }
+
+    /// Waits until this rank's line of the step to come may be overwritten.
+    #[cold]
+    fn claim_line(&mut self) -> Result<(), Lost> {
+        while let Err(awaited) = self.rings.claim(LINE_RING) {
+            self.wait_for(awaited)?;
+        }
         Ok(())
     }
 
@@ -319,8 +328,7 @@ impl HostGroup {
         if self.rings.policy == Policy::Sleep && self.rings.is_filled(EXCHANGE_RING, peer) {
             return Ok(());
         }
-        let step = self.rings.step(EXCHANGE_RING);
-        self.wait_for(Awaited { peer, ring: EXCHANGE_RING, step, event: AwaitedEvent::Filled })
+        self.wait_for_slot(EXCHANGE_RING, peer)
     }
 
     /// Takes part in a broadcast that has turned out to be shorter than this rank expected.
@@ -342,8 +350,7 @@ impl HostGroup {
         if self.rings.is_filled(ring, peer) {
             return Ok(());
         }
-        let step = self.rings.step(ring);
-        self.wait_for(Awaited { peer, ring, step, event: AwaitedEvent::Filled })
+        self.wait_for_slot(ring, peer)
     }
 }
 

@@ -14,7 +14,7 @@ use super::liveness::{self, Liveness};
 use super::operation::{Action, Operation};
 use super::peer_memory::PeerMemory;
 use super::process::ProcessWatch;
-use super::ring::{Awaited, Rings};
+use super::ring::{Awaited, AwaitedEvent, Rings};
 use super::segment::Segment;
 use super::sync::Ordering;
 use super::waiting::{EAGER_POLLS, PeerCheck, Policy, Waiter};
@@ -172,7 +172,7 @@ impl HostGroup {
     /// Ends the group: every rank that waits, now or later, gets [`Lost`] with this rank and
     /// `code`.
     pub fn fail(&mut self, code: u32) {
-        let lost = Lost { local_rank: self.rings.local_rank, cause: LostCause::Reported(code) };
+        let lost = Lost::new(self.rings.local_rank, LostCause::Reported(code));
         liveness::report(&self.rings, lost);
         self.abandon();
     }
@@ -276,12 +276,29 @@ impl HostGroup {
         Ok(())
     }
 
+    /// Waits until `peer` has filled its slot of the step to come. Makes its [`Awaited`] itself: a caller on the fast path
+    /// then has nothing of it in memory.
+    #[inline(never)]
+    pub(super) fn wait_for_slot(&mut self, ring: usize, peer: u32) -> Result<(), Lost> {
+        let step = self.rings.step(ring);
+        self.spin_or_wait(Awaited { peer, ring, step, event: AwaitedEvent::Filled })
+    }
+
     /// Waits until `awaited` has come about.
     #[inline(never)]
     pub(super) fn wait_for(&mut self, awaited: Awaited) -> Result<(), Lost> {
-        if self.rings.policy == Policy::Spin && self.rings.is_met_soon(awaited, EAGER_POLLS) {
-            return Ok(());
-        }
+        self.spin_or_wait(awaited)
+    }
+
+    #[inline]
+    fn spin_or_wait(&mut self, awaited: Awaited) -> Result<(), Lost> {
+        let is_met =
+            self.rings.policy == Policy::Spin && self.rings.is_met_soon(awaited, EAGER_POLLS);
+        if is_met { Ok(()) } else { self.wait_long(awaited) }
+    }
+
+    #[inline(never)]
+    fn wait_long(&mut self, awaited: Awaited) -> Result<(), Lost> {
         let mut waiter = Waiter::new(self.rings.policy);
         let call = self.rings.call();
         // Another call has taken this one's place if it was a broadcast, and is shorter at its root.
@@ -304,7 +321,7 @@ impl HostGroup {
 impl Drop for HostGroup {
     fn drop(&mut self) {
         if self.running.is_some() {
-            let lost = Lost { local_rank: self.rings.local_rank, cause: LostCause::Left };
+            let lost = Lost::new(self.rings.local_rank, LostCause::Left);
             liveness::report(&self.rings, lost);
             self.abandon();
         }

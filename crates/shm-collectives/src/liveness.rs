@@ -62,7 +62,7 @@ impl Liveness {
         self.lateness.note_other_wait(rings);
         for local_rank in rings.peers() {
             if !has_departed(rings, local_rank) && self.has_ended(local_rank) {
-                report(rings, Lost { local_rank, cause: LostCause::Died });
+                report(rings, Lost::new(local_rank, LostCause::Died));
                 return self.check_failure_word(rings);
             }
         }
@@ -94,7 +94,7 @@ impl Liveness {
         if rings.is_met(awaited) {
             return Ok(());
         }
-        report(rings, Lost { local_rank, cause });
+        report(rings, Lost::new(local_rank, cause));
         self.check_failure_word(rings)
     }
 

@@ -232,7 +232,7 @@ impl PeerMemory {
 
 fn why_unmoved(local_rank: u32, errno: Errno) -> Unmoved {
     match errno {
-        Errno::SRCH => Unmoved::Lost(Lost { local_rank, cause: LostCause::Died }),
+        Errno::SRCH => Unmoved::Lost(Lost::new(local_rank, LostCause::Died)),
         _ => Unmoved::Refused,
     }
 }

@@ -3,7 +3,6 @@
 use std::mem;
 
 use super::combine::Combine;
-use super::copy::copy_short;
 use super::exchange::Exchange;
 use super::failure::Lost;
 use super::group::HostGroup;
@@ -71,11 +70,11 @@ impl HostGroup {
         self.rings.begin(exchange.call);
         if kernel.is_some() {
             // SAFETY: `source` is valid for `len_bytes` by the contract of `start`, and no caller's
-            // buffer lies in the segment; an exchange slot is free in its step, and `own_slot` gives
-            // its only slice.
-            unsafe { copy_short(source, self.rings.own_slot(EXCHANGE_RING, len_bytes)) };
+            // buffer lies in the segment; an exchange slot is free in its step.
+            unsafe { self.rings.fill(EXCHANGE_RING, source, len_bytes) };
+        } else {
+            self.rings.publish(EXCHANGE_RING, len_bytes);
         }
-        self.rings.publish(EXCHANGE_RING, len_bytes);
         // Nothing runs, so nothing is dropped.
         mem::forget(self.running.replace(Job::Exchange(*exchange)));
         true

@@ -7,6 +7,7 @@ use std::slice;
 use std::time::Duration;
 
 use super::call::{Call, History};
+use super::copy::copy_short;
 use super::peer_memory::PeerMemory;
 use super::segment::{EXCHANGE_RING, RINGS, SHORT_RING, Segment};
 use super::sync::{self, Ordering, fence};
@@ -128,12 +129,15 @@ impl Rings {
     /// Makes sure that this rank's slot of the step to come may be overwritten.
     #[inline]
     pub(super) fn claim(&mut self, ring: usize) -> Result<(), Awaited> {
+        if self.is_claimed(ring) { Ok(()) } else { self.claim_by_counters(ring) }
+    }
+
+    /// Whether this rank knows already that it may overwrite that slot.
+    #[inline]
+    pub(super) fn is_claimed(&self, ring: usize) -> bool {
         let place = &self.places[ring];
         // This rank's exchange slot is the one that it read itself in the step before.
-        if ring == EXCHANGE_RING || place.cleared + RINGS[ring].slots >= place.next {
-            return Ok(());
-        }
-        self.claim_by_counters(ring)
+        ring == EXCHANGE_RING || place.cleared + RINGS[ring].slots >= place.next
     }
 
     /// The same for an operation whose first step on the ring was `since`, and in which `reader`
@@ -217,6 +221,29 @@ impl Rings {
         for line in 0..(len_bytes + 8).div_ceil(64).min(PREFETCHED_LINES_MAX) {
             prefetch_for_writing((&raw const *slot).cast::<u8>().wrapping_add(line * 64));
         }
+    }
+
+    /// Fills this rank's slot of the step to come with `len_bytes`, and tells the others. Not of the short ring: see
+    /// [`publish`](Self::publish).
+    ///
+    /// # Safety
+    /// The slot is claimed and not yet published, and there is no slice of it. `source` is valid for reading
+    /// `len_bytes`, and not in the segment.
+    #[inline]
+    pub(super) unsafe fn fill(&mut self, ring: usize, source: *const u8, len_bytes: usize) {
+        debug_assert!(ring != SHORT_RING);
+        assert!(len_bytes <= RINGS[ring].capacity_bytes);
+        // All that is read comes before what is written, which may be anything to the compiler.
+        let step = self.step(ring);
+        let flag = self.segment.flag(ring, self.local_rank, step);
+        let payload = self.segment.payload_to_fill(ring, self.local_rank, step);
+        let filled = self.call.flag(step);
+        // SAFETY: `len_bytes` of the slot lie in the mapping, asserted above, and no other rank reads it before
+        // it is published; the rest is this function's contract.
+        unsafe { copy_short(source, slice::from_raw_parts_mut(payload, len_bytes)) };
+        // Release: as in `publish`.
+        flag.store(filled, Ordering::Release);
+        self.wake_sleepers();
     }
 
     /// Tells the others that this rank's slot of the step to come is filled, with `len_bytes`.

@@ -39,18 +39,18 @@ impl Engine {
     /// A rank of this host is lost, or said that the communicator is.
     #[cold]
     pub(crate) fn on_lost(&mut self, lost: Lost) -> CollectiveError {
-        let (error, reason) = match lost.cause {
+        let (error, reason) = match lost.cause() {
             LostCause::Reported(code) => {
                 let HostReport { reason, method, host } = HostReport::decode(code);
                 (self.between_hosts(method, reason, host), reason)
             }
             LostCause::Died | LostCause::Left => {
-                let rank = self.placement.rank_of_local(lost.local_rank);
+                let rank = self.placement.rank_of_local(lost.local_rank());
                 let label = self.label.clone();
                 (CollectiveError::RankLost { label, rank }, AbortReason::MemberLost)
             }
             LostCause::Disagrees { with, called, with_called } => {
-                let ranks = [lost.local_rank, with].map(|it| self.placement.rank_of_local(it));
+                let ranks = [lost.local_rank(), with].map(|it| self.placement.rank_of_local(it));
                 let sums = self.sums();
                 let calls = [called, with_called].map(|it| describe(it, sums));
                 let error =

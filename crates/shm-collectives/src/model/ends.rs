@@ -19,7 +19,7 @@ fn check(broken: Broken, ranks: u32, check: PeerCheck, preemptions_max: usize, b
 /// The victim is killed after `operations` operations; the others learn of it in the next at the
 /// latest, and by all that follow.
 fn killed_after<const OPERATIONS: u32>(mut member: Member) {
-    let lost = Err(Lost { local_rank: VICTIM, cause: LostCause::Died });
+    let lost = Err(Lost::new(VICTIM, LostCause::Died));
     let steps = [(REDUCE, SHORT), (Action::Barrier, 0)];
     for (at, (action, len_bytes)) in (0..).zip(steps) {
         if member.rank() == VICTIM && at == OPERATIONS {
@@ -66,7 +66,7 @@ fn gives_up(mut member: Member) {
         member.group.set_idle(|| Err(9));
     }
     let outcome = member.perform(Action::Allreduce(&ENDS), DIRECT, Manner::Begun);
-    let lost = Err(Lost { local_rank: VICTIM, cause: LostCause::Reported(9) });
+    let lost = Err(Lost::new(VICTIM, LostCause::Reported(9)));
     assert!(outcome == Ok(()) || outcome == lost, "{outcome:?}");
 }
 

@@ -84,7 +84,7 @@ impl PeerMemory {
     }
 
     fn check_peer(&self, peer: u32) -> Result<(), Unmoved> {
-        let lost = Lost { local_rank: peer, cause: LostCause::Died };
+        let lost = Lost::new(peer, LostCause::Died);
         if self.refused {
             return Err(Unmoved::Refused);
         }

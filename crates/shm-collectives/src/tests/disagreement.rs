@@ -105,7 +105,7 @@ fn ranks_that_note_different_numbers_are_told_in_the_next_operation() {
         for outcome in outcomes {
             match outcome {
                 Ok(()) => assert_eq!(numbers[0], numbers[1], "{numbers:?} are told apart"),
-                Err(Lost { cause: LostCause::Disagrees { .. }, .. }) => {
+                Err(lost) if matches!(lost.cause(), LostCause::Disagrees { .. }) => {
                     assert_ne!(numbers[0], numbers[1]);
                 }
                 Err(lost) => panic!("{numbers:?}: {lost:?}"),
@@ -178,11 +178,12 @@ fn ranks_that_call_different_operations_are_told_and_named() {
                     outcomes.iter().all(|it| *it == lost),
                     "{ranks} {index} {other}: {outcomes:?}"
                 );
-                let Err(Lost { local_rank, cause: LostCause::Disagrees { with, .. } }) = lost
-                else {
+                let lost = lost.unwrap_err();
+                let LostCause::Disagrees { with, .. } = lost.cause() else {
                     panic!("{ranks} {index} {other}: {outcomes:?}");
                 };
-                assert!((local_rank == 0) != (with == 0), "{ranks} {index} {other}: {lost:?}");
+                let names_first = (lost.local_rank() == 0) != (with == 0);
+                assert!(names_first, "{ranks} {index} {other}: {lost:?}");
             }
         }
     }

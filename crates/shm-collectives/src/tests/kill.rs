@@ -141,7 +141,7 @@ fn start(task: &str) -> Child {
 /// Kills `victim` at one step after the other; how many steps there were.
 fn kill_at_every_step(case: (u32, &str, usize, &str), victim: u32) -> i64 {
     let (ranks, kind, len_bytes, manner) = case;
-    let lost = Lost { local_rank: victim, cause: LostCause::Died };
+    let lost = Lost::new(victim, LostCause::Died);
     for step in 1..STEPS_MAX {
         let (offer, handle) = HostGroup::offer(ranks).unwrap();
         let hex = to_hex(&offer.to_bytes());

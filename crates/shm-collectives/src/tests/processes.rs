@@ -144,7 +144,7 @@ fn a_killed_process_is_noticed_by_all_others() {
         let mut killed = workers.remove(victim as usize);
         killed.kill().unwrap();
         killed.wait().unwrap();
-        let lost = Lost { local_rank: victim, cause: LostCause::Died };
+        let lost = Lost::new(victim, LostCause::Died);
         for worker in workers {
             assert_eq!(said(&wait(worker)), format!("{:?}", Err::<(), _>(lost)));
         }
@@ -163,7 +163,7 @@ fn a_process_killed_at_any_step_is_noticed_by_all_others() {
             let killed = wait(workers.remove(victim as usize));
             assert!(!killed.status.success(), "the victim lives");
             drop(handle);
-            let lost = Lost { local_rank: victim, cause: LostCause::Died };
+            let lost = Lost::new(victim, LostCause::Died);
             for worker in workers {
                 let said = said(&wait(worker));
                 assert_eq!(said, format!("{:?}", Err::<(), _>(lost)), "rank {victim} at {at}");

@@ -190,7 +190,7 @@ fn a_reported_failure_reaches_every_rank_that_waits() {
             }
             barrier(group)
         });
-        let lost = Lost { local_rank: 1, cause: LostCause::Reported(42) };
+        let lost = Lost::new(1, LostCause::Reported(42));
         assert!(outcomes.iter().all(|outcome| *outcome == Err(lost)), "{outcomes:?}");
     }
 }
@@ -200,14 +200,14 @@ fn a_rank_that_left_is_noticed_and_the_loss_is_final() {
     let _watchdog = Watchdog::new("a_rank_that_left_is_noticed_and_the_loss_is_final");
     let outcomes = with_group(3, 3, |group| {
         if group.local_rank() == 2 {
-            return Err(Lost { local_rank: 2, cause: LostCause::Left });
+            return Err(Lost::new(2, LostCause::Left));
         }
         let first = barrier(group);
         assert_eq!(barrier(group), first);
         assert_eq!(group.poll().map(|_| ()), first);
         first
     });
-    let lost = Lost { local_rank: 2, cause: LostCause::Left };
+    let lost = Lost::new(2, LostCause::Left);
     assert!(outcomes.iter().all(|outcome| *outcome == Err(lost)), "{outcomes:?}");
 }
 
@@ -482,6 +482,6 @@ fn a_rank_that_gives_up_a_direct_operation_outlasts_those_that_write_to_it() {
         assert!(target == when_over, "the target changed after the operation was over");
         outcome
     });
-    let lost = Lost { local_rank: 1, cause: LostCause::Reported(9) };
+    let lost = Lost::new(1, LostCause::Reported(9));
     assert_eq!(outcomes[1], Err(lost));
 }
