@@ -8,7 +8,7 @@ use tributary_wire::Operator;
 use crate::attendant::Attendant;
 use crate::bootstrap::Bootstrap;
 use crate::context::Context;
-use crate::engine::{Engine, Gathered};
+use crate::engine::Engine;
 use crate::exclusive::Exclusive;
 use crate::operation::{CollectiveError, Operation};
 use crate::prepared::Prepared;
@@ -131,31 +131,48 @@ impl Communicator {
         unsafe { self.run_counted_or_not(operation, false) }
     }
 
+    // Always inlined, and so is what follows: after a wait, every caller to return to is a line that a core has to fetch.
     /// # Safety
     /// As [`run`](Self::run).
-    #[inline]
+    #[inline(always)]
     unsafe fn run_counted_or_not(
         &self,
         operation: &Operation,
         counts: bool,
     ) -> Result<(), CollectiveError> {
+        let counted = counts.then_some(operation);
         let mut engine = self.shared.engine.lock();
         engine.agree_on_losses()?;
-        let gathered = engine.gather_if_needed(operation)?;
-        let carried = gathered.as_ref().map_or(*operation, Gathered::operation);
-        let choice = engine.choose(&carried);
-        engine.count(choice);
-        if counts {
-            self.count(&engine, operation, choice);
-        }
-        // SAFETY: as the caller of this function promises; what is gathered has memory of its own.
-        unsafe { engine.run(&carried, choice.path) }?;
-        drop(engine);
-        if let Some(gathered) = gathered {
+        if let Some(gathered) = engine.gather_if_needed(operation)? {
+            // SAFETY: what is gathered has memory of its own.
+            unsafe { self.carry(&mut engine, &gathered.operation(), counted) }?;
+            drop(engine);
             // SAFETY: the engine's part is over; the rest is as the caller of this function promises.
             unsafe { gathered.combine() };
+            return Ok(());
         }
-        Ok(())
+        // SAFETY: as the caller of this function promises.
+        unsafe { self.carry(&mut engine, operation, counted) }
+    }
+
+    /// Runs an operation that the engine does all of, and counts what it is done for.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    #[inline(always)]
+    unsafe fn carry(
+        &self,
+        engine: &mut Engine,
+        carried: &Operation,
+        counted: Option<&Operation>,
+    ) -> Result<(), CollectiveError> {
+        let choice = engine.choose(carried);
+        engine.count(choice);
+        if let Some(operation) = counted {
+            self.count(engine, operation, choice);
+        }
+        // SAFETY: as the caller of this function promises.
+        unsafe { engine.run(carried, choice.path) }
     }
 
     /// An allreduce, its arguments in registers: [`run`](Self::run) with the least overhead where all

@@ -118,6 +118,8 @@ struct Current {
     /// How far the multi-leader stage has come, if it is one.
     multi_leader: MultiLeader,
     is_started: bool,
+    /// Whether it has waited for other hosts.
+    has_waited: bool,
     /// The exact sum of which the plan is a step, and the path of its sums.
     exact_sum: Option<(ExactSum, Path)>,
 }
@@ -129,6 +131,7 @@ impl Current {
             next: 0,
             multi_leader: MultiLeader::default(),
             is_started: false,
+            has_waited: false,
             exact_sum: None,
         }
     }
@@ -243,12 +246,14 @@ impl Engine {
     }
 
     /// The path that an operation takes, and why.
+    #[inline]
     pub(crate) fn choose(&mut self, operation: &Operation) -> Choice {
         let question = self.question(operation);
         self.selection.choose(&question)
     }
 
     /// All that an operation's path depends on.
+    #[inline]
     fn question(&self, operation: &Operation) -> Question {
         match self.sums_exactly(operation) {
             true => exact::carrier_of(operation).question(),
@@ -261,6 +266,7 @@ impl Engine {
     }
 
     /// Counts a blocking operation that is about to run.
+    #[inline]
     pub(crate) fn count(&mut self, choice: Choice) {
         self.selection.count(choice);
     }
@@ -294,6 +300,7 @@ impl Engine {
     }
 
     /// Makes an operation the current one.
+    #[inline]
     fn begin(&mut self, operation: &Operation, path: Path) {
         if self.sums_exactly(operation) {
             return self.begin_exact_sum(operation, path);

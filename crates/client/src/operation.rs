@@ -68,6 +68,7 @@ impl Operation {
     }
 
     /// All that its path depends on.
+    #[inline]
     pub(crate) fn question(&self) -> Question {
         Question {
             kind: self.collective.kind(),

@@ -67,6 +67,7 @@ impl DirectMethod {
     }
 
     /// Counts an operation that goes through the tree, at all its hosts.
+    #[inline]
     pub fn note_call_in_tree(&mut self, operation: &InterHostOperation) {
         self.links.note_call(operation);
     }
@@ -121,9 +122,16 @@ impl DirectMethod {
     }
 
     /// Does what is due when an alarm was raised. Anybody who has this leader calls it, whatever operation is under way.
+    #[inline]
     pub fn attend(&mut self) {
-        let Some(ReplicatedGroups { levels, alarm, .. }) = &mut self.groups else { return };
-        if alarm.is_raised() {
+        if self.groups.as_ref().is_some_and(|groups| groups.alarm.is_raised()) {
+            self.attend_to_alarm();
+        }
+    }
+
+    #[cold]
+    fn attend_to_alarm(&mut self) {
+        if let Some(ReplicatedGroups { levels, alarm, .. }) = &mut self.groups {
             alarm.attend_to();
             levels.attend();
             // Until then, the thread that watches comes again.

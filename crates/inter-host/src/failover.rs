@@ -221,11 +221,17 @@ impl FailoverTree {
     ///
     /// # Errors
     /// If there is no going on.
+    #[inline]
     pub fn attend(&mut self) -> Result<(), Abort> {
-        let Some(fallback) = &mut self.fallback else { return Ok(()) };
-        if !fallback.alarm.is_raised() {
-            return Ok(());
+        match &self.fallback {
+            Some(fallback) if fallback.alarm.is_raised() => self.attend_to_alarm(),
+            _ => Ok(()),
         }
+    }
+
+    #[cold]
+    fn attend_to_alarm(&mut self) -> Result<(), Abort> {
+        let Some(fallback) = &mut self.fallback else { return Ok(()) };
         fallback.alarm.attend_to();
         if let State::InTree(member) = &mut self.state {
             let is_called = match fallback.is_called() {

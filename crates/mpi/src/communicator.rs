@@ -254,26 +254,28 @@ pub unsafe extern "C" fn tributary_run_on(
 
 /// # Safety
 /// The buffers of `operation` are as `Communicator::run` asks.
+#[inline(always)]
 unsafe fn run(communicator: &CCommunicator, operation: &COperation, counts: bool) -> c_int {
+    let communicator = match communicator.communicator_joined() {
+        Ok(communicator) => communicator,
+        Err(problem) => return problem.report(),
+    };
     let combining = operation.combining();
     let combiner =
         combining.as_ref().map(|(combining, commutes)| Combiner::new(combining, *commutes));
-    let problem = match (communicator.communicator_joined(), operation.operation(combiner)) {
-        (Ok(communicator), Ok(operation)) => {
-            // SAFETY: the header asks that the buffers and cuts be valid, and used by nobody else, until
-            // tributary_run() returns: what `Communicator::run` asks for. The combiner outlives the call.
-            let outcome = unsafe {
-                if counts { communicator.run(&operation) } else { communicator.run_on(&operation) }
-            };
-            match outcome {
-                Ok(()) => return combining.map_or(0, |(combining, _)| combining.outcome()),
-                Err(error) => Problem::Failed(error),
-            }
-        }
-        (Err(problem), _) => problem,
-        (_, Err(error)) => Problem::Unknown(error),
+    let operation = match operation.operation(combiner) {
+        Ok(operation) => operation,
+        Err(error) => return Problem::Unknown(error).report(),
     };
-    problem.report()
+    // SAFETY: the header asks that the buffers and cuts be valid, and used by nobody else, until
+    // tributary_run() returns: what `Communicator::run` asks for. The combiner outlives the call.
+    let outcome = unsafe {
+        if counts { communicator.run(&operation) } else { communicator.run_on(&operation) }
+    };
+    match outcome {
+        Ok(()) => combining.map_or(0, |(combining, _)| combining.outcome()),
+        Err(error) => Problem::Failed(error).report(),
+    }
 }
 
 /// Why an operation ended without a result.

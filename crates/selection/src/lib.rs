@@ -98,6 +98,7 @@ pub struct Choice {
 
 impl Choice {
     /// Whether it goes through the tree because links lose packets.
+    #[inline]
     pub fn avoids_losses(self) -> bool {
         self.is_avoidable && self.path == Path::Tree
     }
@@ -237,6 +238,7 @@ impl Selection {
     }
 
     /// The path of an operation, and whether it is another one than where links lose nothing.
+    #[inline]
     pub fn choose(&mut self, question: &Question) -> Choice {
         let usual = self.usual_path(question);
         let is_over_links = usual.method() == Some(Method::Direct)
@@ -247,6 +249,7 @@ impl Selection {
     }
 
     /// Counts a blocking operation that runs: by such counts the ranks know when to ask each other for losses.
+    #[inline]
     pub fn count(&mut self, choice: Choice) {
         if let Some(losses) = self.losses.as_mut().filter(|_| choice.is_avoidable) {
             losses.count();
@@ -254,21 +257,26 @@ impl Selection {
     }
 
     /// The path of an operation where links lose nothing.
+    #[inline]
     fn usual_path(&mut self, question: &Question) -> Path {
-        let question = Question { kind: self.carrier_kind(question.kind), ..*question };
         let Some(default_method) = self.default_method else { return Path::SharedMemory };
-        if question.has_own_operator {
-            return Path::Direct(combining_path(&question));
-        }
-        if let Some(path) = self.recent.answer(&question) {
-            return path;
-        }
-        let path = self.answer(&question, default_method);
-        self.recent.remember(question, path);
+        let recent = self.recent.answer(question);
+        recent.unwrap_or_else(|| self.find_path(question, default_method))
+    }
+
+    #[cold]
+    fn find_path(&mut self, question: &Question, default_method: Method) -> Path {
+        let carried = Question { kind: self.carrier_kind(question.kind), ..*question };
+        let path = match question.has_own_operator {
+            true => Path::Direct(combining_path(&carried)),
+            false => self.answer(&carried, default_method),
+        };
+        self.recent.remember(*question, path);
         path
     }
 
     /// Whether all ranks are to ask each other now how many packets were lost.
+    #[inline]
     pub fn asks_for_losses(&self) -> bool {
         self.losses.is_some_and(Losses::is_due)
     }
@@ -281,6 +289,7 @@ impl Selection {
     }
 
     /// Whether links are expected to lose packets.
+    #[inline]
     pub fn expects_losses(&self) -> bool {
         self.losses.is_some_and(Losses::is_expecting)
     }
@@ -410,6 +419,7 @@ fn combining_path(question: &Question) -> DirectPath {
 }
 
 impl Recent {
+    #[inline]
     fn answer(&self, question: &Question) -> Option<Path> {
         let found = self.answers.iter().find(|(asked, _)| asked == question);
         found.map(|(_, path)| *path)

@@ -14,6 +14,7 @@ pub struct CheckClock {
 
 impl CheckClock {
     /// Whether a check is due; the next one then is after the interval.
+    #[inline]
     pub fn is_due(&mut self) -> bool {
         // The coarse clock costs a few nanoseconds and is exact to a few milliseconds.
         let now = rustix::time::clock_gettime(ClockId::MonotonicCoarse);

@@ -13,7 +13,7 @@ use tributary_shm_collectives as shm;
 
 use super::plan::{Plan, Stage};
 use super::prepared::{PreparedExchange, PreparedNumber, PreparedOperation};
-use super::{Current, Engine, MultiLeader, Queued, is_empty};
+use super::{Current, Engine, Queued, is_empty};
 use crate::operation::{CollectiveError, Operation};
 use crate::request_state::RequestState;
 use tributary_inter_host::PairNumber;
@@ -185,9 +185,7 @@ impl Engine {
         let (operation, path) = (prepared.operation, prepared.path);
         self.queue.push_back(Queued { operation, path, request: Arc::clone(&prepared.state) });
         let plan: Plan = [Stage::Host(stage)].into_iter().collect();
-        let multi_leader = MultiLeader::default();
-        let exact_sum = None;
-        self.current = Some(Current { plan, next: 0, multi_leader, is_started: true, exact_sum });
+        self.current = Some(Current { is_started: true, ..Current::new(plan) });
         self.note_idle();
     }
 }

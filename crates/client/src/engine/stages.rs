@@ -142,7 +142,7 @@ impl Engine {
     /// While a leader waits for other hosts, a rank of its own host may die or give up, and so may a host that it does not
     /// wait for. A program that only tests its requests comes by here alone.
     fn check_others(&mut self) -> Result<(), CollectiveError> {
-        let Some(current) = &self.current else { return Ok(()) };
+        let Some(current) = &mut self.current else { return Ok(()) };
         let (method, waits_for) = match current.plan.get(current.next) {
             Some(Stage::InterHost { method, .. }) => (Some(*method), WaitsFor::InterHost),
             Some(Stage::MultiLeader(_)) => (Some(Method::Direct), WaitsFor::Both),
@@ -150,7 +150,9 @@ impl Engine {
             None | Some(Stage::Host(_) | Stage::Local(_)) => (None, WaitsFor::Host),
         };
         let method = method.filter(|method| self.methods.open(*method).is_some());
-        if let Some(method) = method.filter(|_| self.checks_of_hosts.is_due()) {
+        // An operation that goes on need not be looked at: most do before the clock would be read again.
+        let waits_on = method.is_some() && std::mem::replace(&mut current.has_waited, true);
+        if let Some(method) = method.filter(|_| waits_on && self.checks_of_hosts.is_due()) {
             self.methods.method(method).check();
             if let Err((failed, abort)) = self.methods.check_other(method) {
                 return Err(self.on_abort(failed, abort));

@@ -29,8 +29,9 @@ pub(crate) struct Calls {
     history: u64,
     /// The number of the next.
     next: u32,
-    /// The last ones; each at its number, modulo how many there is room for.
-    kept: ArrayVec<Call, KEPT_MAX>,
+    /// What it called last, and the digests; each at its number, modulo how many there is room for. Without the number: a
+    /// leader comes to a line of this that its core has forgotten as seldom as can be.
+    kept: ArrayVec<(Called, u32), KEPT_MAX>,
 }
 
 /// What comes of comparing another host's call with this host's of that number.
@@ -84,8 +85,8 @@ impl Calls {
         let call = Call { number: OperationNumber(self.next), called, digest };
         let place = self.next as usize % KEPT_MAX;
         match self.kept.get_mut(place) {
-            Some(oldest) => *oldest = call,
-            None => self.kept.push(call),
+            Some(oldest) => *oldest = (called, digest),
+            None => self.kept.push((called, digest)),
         }
         self.next = self.next.wrapping_add(1);
         call
@@ -93,21 +94,29 @@ impl Calls {
 
     /// The call that was begun last, if there is one.
     pub(crate) fn last(&self) -> Option<Call> {
-        self.kept.get(self.next.wrapping_sub(1) as usize % KEPT_MAX).copied()
+        self.before_last(0)
+    }
+
+    /// The call that was begun so many before the last one, if it is remembered.
+    fn before_last(&self, calls: u32) -> Option<Call> {
+        let number = self.next.wrapping_sub(1).wrapping_sub(calls);
+        let is_kept = (calls as usize) < self.kept.len();
+        let (called, digest) = *self.kept.get(number as usize % KEPT_MAX).filter(|_| is_kept)?;
+        Some(Call { number: OperationNumber(number), called, digest })
     }
 
     /// Compares what another host called.
     pub(crate) fn compare(&self, theirs: Call) -> Comparison {
         let Some(last) = self.last() else { return Comparison::Ahead };
         // Numbers wrap, and hosts are never apart by half of them.
-        if theirs.number.0.wrapping_sub(last.number.0) as i32 > 0 {
+        let behind = last.number.0.wrapping_sub(theirs.number.0);
+        if (behind as i32) < 0 {
             return Comparison::Ahead;
         }
-        let own = self.kept.get(theirs.number.0 as usize % KEPT_MAX);
-        match own.filter(|own| own.number == theirs.number) {
+        match self.before_last(behind) {
             None => Comparison::Forgotten,
             Some(own) if own.is_same(&theirs) => Comparison::Same,
-            Some(own) => Comparison::Differs(*own),
+            Some(own) => Comparison::Differs(own),
         }
     }
 }

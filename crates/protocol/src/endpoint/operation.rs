@@ -111,6 +111,8 @@ pub(super) struct Operation {
     spec: OperationSpec,
     elements_per_segment: u32,
     segments: u32,
+    /// Of its segments, but for the last, which may be shorter.
+    shape: Shape,
     /// Bits of the digest in the numbers of its segments, above those that count segments.
     tag: u32,
     sent: u32,
@@ -150,7 +152,7 @@ impl Operation {
         }
         // Checks that the three fit together; then every segment's shape is valid too.
         let first = spec.elements.min(u64::from(elements_per_segment)) as u32;
-        Shape::new(spec.operator, spec.datatype, first)?;
+        let shape = Shape::new(spec.operator, spec.datatype, first)?;
         let segments = spec.elements.div_ceil(u64::from(elements_per_segment)).max(1);
         let segments = u32::try_from(segments)
             .map_err(|_| SpecError::TooManySegments { elements: spec.elements })?;
@@ -159,6 +161,7 @@ impl Operation {
             spec,
             elements_per_segment,
             segments,
+            shape,
             tag: tag(spec.digest, segments),
             sent: 0,
             completed: 0,
@@ -227,10 +230,8 @@ impl Operation {
     /// The next segment to send, and its bytes in the vector.
     pub(super) fn next_part(&self, sequence: Sequence) -> (Part, Range<usize>) {
         let segment = SegmentIndex((self.segments - 1 - self.sent) | self.tag);
-        let bytes = self.bytes_of(segment);
-        let elements = (bytes.len() / self.spec.datatype.size_bytes()) as u32;
-        let shape = Shape::new(self.spec.operator, self.spec.datatype, elements)
-            .expect("checked when the operation was started");
+        let elements = self.elements_behind(self.sent);
+        let shape = self.shape.shortened_to((elements.end - elements.start) as u32);
         let part = Part {
             operation: self.number,
             segment,
@@ -240,7 +241,7 @@ impl Operation {
             has_data: self.spec.contributes && self.spec.operator != Operator::Barrier,
             retransmit: RetransmitState::default(),
         };
-        (part, bytes)
+        (part, self.bytes_behind(self.sent))
     }
 
     /// A segment's bytes in the vector. Segments are numbered downward to 0, below the tag.
@@ -248,12 +249,18 @@ impl Operation {
         self.bytes_behind(self.segments - 1 - (segment.0 ^ self.tag))
     }
 
-    /// The bytes of the segment with this index.
+    /// The bytes of the segment behind so many.
     fn bytes_behind(&self, segments: u32) -> Range<usize> {
+        let elements = self.elements_behind(segments);
+        let element_bytes = self.spec.datatype.size_bytes();
+        elements.start as usize * element_bytes..elements.end as usize * element_bytes
+    }
+
+    /// Its elements.
+    fn elements_behind(&self, segments: u32) -> Range<u64> {
         let first = u64::from(segments) * u64::from(self.elements_per_segment);
         let end = (first + u64::from(self.elements_per_segment)).min(self.spec.elements);
-        let element_bytes = self.spec.datatype.size_bytes();
-        first as usize * element_bytes..end as usize * element_bytes
+        first..end
     }
 
     /// Segments sent so far, all before those unsent.

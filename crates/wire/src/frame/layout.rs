@@ -82,6 +82,7 @@ const TARGET_MEMBER_AND_EXTERNAL_RECEIVER: u8 = 6;
 
 impl Header {
     /// Length of the payload that follows this header.
+    #[inline]
     #[must_use]
     pub const fn payload_bytes(&self) -> usize {
         match &self.message {

@@ -63,6 +63,14 @@ impl Shape {
         Ok(Self { operator, datatype, elements })
     }
 
+    /// The same with so many elements, of which a reduction or broadcast has at least one, and no shape more than this.
+    #[inline]
+    #[must_use]
+    pub fn shortened_to(self, elements: u32) -> Self {
+        debug_assert!(elements <= self.elements && (elements > 0 || self == Self::BARRIER));
+        Self { elements, ..self }
+    }
+
     /// Length of the elements.
     #[must_use]
     pub const fn bytes(&self) -> usize {
