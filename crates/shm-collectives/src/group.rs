@@ -301,13 +301,16 @@ impl HostGroup {
     fn wait_long(&mut self, awaited: Awaited) -> Result<(), Lost> {
         let mut waiter = Waiter::new(self.rings.policy);
         let call = self.rings.call();
-        // Another call has taken this one's place if it was a broadcast, and is shorter at its root.
-        while !self.rings.is_met(awaited) && self.rings.call() == call {
-            let check = waiter.pause(|time| self.rings.sleep(awaited, time.min(IDLE_INTERVAL_MAX)));
-            match check {
+        while !self.rings.is_met(awaited) {
+            let sleep = |time| self.rings.sleep(awaited, IDLE_INTERVAL_MAX.min(time));
+            match waiter.pause_while(self.rings.is_pending(awaited), sleep) {
                 PeerCheck::None => continue,
                 PeerCheck::Cheap => self.check_failure_word()?,
                 PeerCheck::Full => self.check_awaited_peer(awaited)?,
+            }
+            // Another call has taken this one's place if it was a broadcast, and is shorter at its root.
+            if self.rings.call() != call {
+                return Ok(());
             }
             if let Err(code) = (self.idle)() {
                 self.fail(code);

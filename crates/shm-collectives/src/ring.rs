@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::call::{Call, History};
 use super::copy::copy_short;
 use super::peer_memory::PeerMemory;
-use super::segment::{EXCHANGE_RING, RINGS, SHORT_RING, Segment};
+use super::segment::{EXCHANGE_RING, LINE_RING, RINGS, SHORT_RING, Segment};
 use super::sync::{self, Ordering, fence};
 use super::waiting::Policy;
 
@@ -214,10 +214,10 @@ impl Rings {
         unsafe { slice::from_raw_parts(payload, len_bytes) }
     }
 
-    /// Fetches the short slot of the step after the one to come, for writing as much as now.
+    /// Fetches this rank's slot of the step after the one to come, for writing as much as now.
     #[inline]
-    fn prefetch_next_slot(&self, len_bytes: usize) {
-        let slot = self.segment.flag(SHORT_RING, self.local_rank, self.step(SHORT_RING) + 1);
+    fn prefetch_next_slot(&self, ring: usize, len_bytes: usize) {
+        let slot = self.segment.flag(ring, self.local_rank, self.step(ring) + 1);
         for line in 0..(len_bytes + 8).div_ceil(64).min(PREFETCHED_LINES_MAX) {
             prefetch_for_writing((&raw const *slot).cast::<u8>().wrapping_add(line * 64));
         }
@@ -244,6 +244,10 @@ impl Rings {
         // Release: as in `publish`.
         flag.store(filled, Ordering::Release);
         self.wake_sleepers();
+        // A rank that sends line after line stores faster than a core fetches. An exchange slot is the other rank's now.
+        if ring == LINE_RING {
+            self.prefetch_next_slot(ring, 0);
+        }
     }
 
     /// Tells the others that this rank's slot of the step to come is filled, with `len_bytes`.
@@ -255,7 +259,7 @@ impl Rings {
         self.segment.flag(ring, self.local_rank, step).store(flag, Ordering::Release);
         self.wake_sleepers();
         if ring == SHORT_RING {
-            self.prefetch_next_slot(len_bytes);
+            self.prefetch_next_slot(ring, len_bytes);
         }
     }
 
@@ -306,6 +310,16 @@ impl Rings {
     /// two transfers more, and so no poll should come too early.
     #[inline]
     pub(super) fn is_met_soon(&self, awaited: Awaited, polls: u32) -> bool {
+        let is_pending = self.is_pending(awaited);
+        (0..polls).any(|_| {
+            spin_loop();
+            !is_pending()
+        })
+    }
+
+    /// Whether `awaited` has not come about, as something to ask many times, which then touches little memory.
+    #[inline]
+    pub(super) fn is_pending(&self, awaited: Awaited) -> impl Fn() -> bool + '_ {
         let Awaited { peer, ring, step, event } = awaited;
         let flag = self.call.flag(step);
         let (word, wanted) = match event {
@@ -313,10 +327,7 @@ impl Rings {
             AwaitedEvent::Done => (self.segment.done_step(ring, peer), step..=u64::MAX),
         };
         // Acquire: as in `is_met`.
-        (0..polls).any(|_| {
-            spin_loop();
-            wanted.contains(&word.load(Ordering::Acquire))
-        })
+        move || !wanted.contains(&word.load(Ordering::Acquire))
     }
 
     /// Wakes the ranks that sleep until this rank publishes something. Costs nothing while every rank

@@ -152,6 +152,27 @@ impl Waiter {
         }
     }
 
+    /// Lets a little time pass as [`pause`](Self::pause) does, or more by [`yield_while`](Self::yield_while) while that
+    /// yields.
+    #[inline]
+    pub fn pause_while(
+        &mut self,
+        is_pending: impl FnMut() -> bool,
+        sleep: impl FnOnce(Duration),
+    ) -> PeerCheck {
+        if !self.yields_next() {
+            return self.pause(sleep);
+        }
+        self.yield_while(is_pending);
+        self.check_after_yields()
+    }
+
+    #[inline]
+    fn check_after_yields(&self) -> PeerCheck {
+        let is_due = self.rounds.is_multiple_of(YIELDS_PER_CHEAP_CHECK);
+        if is_due { PeerCheck::Cheap } else { PeerCheck::None }
+    }
+
     #[cold]
     fn pause_spinning(&mut self) -> PeerCheck {
         if self.rounds > ROUNDS_BEFORE_YIELD {
@@ -166,8 +187,7 @@ impl Waiter {
     fn pause_crowded(&mut self, sleep: impl FnOnce(Duration)) -> PeerCheck {
         if self.rounds <= CROWDED_YIELDS {
             std::thread::yield_now();
-            let is_due = self.rounds.is_multiple_of(YIELDS_PER_CHEAP_CHECK);
-            if is_due { PeerCheck::Cheap } else { PeerCheck::None }
+            self.check_after_yields()
         } else {
             let nap = (self.slept / NAP_SHARE).min(LONG_NAP_MAX).max(self.nap_max);
             self.slept = self.slept.saturating_add(nap);
@@ -218,11 +238,13 @@ mod tests {
         };
         waiter.yield_while(|| is_pending_until(3));
         assert_eq!(waiter.rounds, 3);
+        let mut checks = Vec::new();
         while waiter.yields_next() {
-            waiter.yield_while(|| true);
+            checks.push(waiter.pause_while(|| true, |_| panic!("a wait that may yield slept")));
             assert!(waiter.is_check_round());
         }
         assert_eq!(waiter.rounds, CROWDED_YIELDS);
+        assert_eq!(checks, [PeerCheck::None, PeerCheck::Cheap].repeat(4));
         let mut spinning = Waiter::new(Policy::Spin);
         spinning.yield_while(|| panic!("a spinning wait yielded"));
     }

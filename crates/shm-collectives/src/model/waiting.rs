@@ -39,4 +39,12 @@ impl Waiter {
         }
         PEER_CHECK.get()
     }
+
+    pub(super) fn pause_while(
+        &mut self,
+        _is_pending: impl FnMut() -> bool,
+        sleep: impl FnOnce(Duration),
+    ) -> PeerCheck {
+        self.pause(sleep)
+    }
 }
