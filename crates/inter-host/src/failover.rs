@@ -52,6 +52,8 @@ pub struct FailoverTree {
     substitute: Option<Substitute>,
     /// The operation was completed when nobody asked.
     is_over: bool,
+    /// Operations started, at all hosts alike.
+    started: u32,
     counters: Option<Arc<Counters>>,
     /// Whether links lose packets.
     is_lossy: bool,
@@ -93,6 +95,7 @@ impl FailoverTree {
             fallback,
             substitute: None,
             is_over: false,
+            started: 0,
             counters: None,
             is_lossy: false,
             failed: None,
@@ -166,6 +169,7 @@ impl FailoverTree {
     /// # Safety
     /// As [`InterHost::start`], except that the source may still change where it isn't ready.
     pub unsafe fn start_stream(&mut self, operation: &InterHostOperation) -> Result<(), Abort> {
+        self.started = self.started.wrapping_add(1);
         if let State::InTree(member) = &mut self.state {
             // SAFETY: as the caller of this function promises.
             let started = unsafe { member.start_stream(operation, 0, 0) };
@@ -295,6 +299,14 @@ impl FailoverTree {
         match &mut self.fallback {
             Some(_) if is_tree_lost(abort.reason) => return self.lose_tree(),
             Some(fallback) => {
+                // An aggregator compares what it adds up, and does not know what that is, or whose it is further down.
+                if abort.reason == AbortReason::Disagreement
+                    && let Some(operation) = member.running_operation()
+                    && let Some(verdict) =
+                        fallback.links.find_disagreement(self.started, operation, host)
+                {
+                    return Err(self.on_links_failed(verdict.abort));
+                }
                 // A host that has lost its part of the tree meanwhile hears of this over links, or not at all.
                 let at_fault = host.map_or(fallback.links.me(), |host| host as u32);
                 fallback.links.pass_on(Abort { at_fault: EndpointId(at_fault), ..abort });
@@ -460,6 +472,7 @@ impl FailoverTree {
 
 impl InterHost for FailoverTree {
     unsafe fn start(&mut self, operation: &InterHostOperation) -> Result<(), Abort> {
+        self.started = self.started.wrapping_add(1);
         if let State::InTree(member) = &mut self.state {
             // SAFETY: as the caller of this function promises.
             let started = unsafe { member.start(operation) };
@@ -538,7 +551,13 @@ impl InterHost for FailoverTree {
             member.abort(reason);
         }
         if let Some(fallback) = &mut self.fallback {
-            fallback.links.abort(reason);
+            match reason {
+                // The others would look for the two that disagree.
+                AbortReason::Disagreement => fallback
+                    .links
+                    .pass_on(Abort { reason, at_fault: EndpointId(fallback.links.me()) }),
+                _ => fallback.links.abort(reason),
+            }
         }
     }
 

@@ -21,6 +21,12 @@ use crate::operation::{InterHost, InterHostOperation};
 /// How long a host tries to say that it leaves.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a host that was told of a disagreement looks for the two that disagree. Hosts that are asked answer at once; they
+/// are asked once a wait has lasted a while ([`question`](tributary_waits::question)), and all hear of a failure within a second.
+const DISAGREEMENT_WAIT: Duration = Duration::from_millis(500);
+/// Time between two looks.
+const DISAGREEMENT_POLL: Duration = Duration::from_millis(1);
+
 /// Up to so many hosts, one that fails tells all others.
 const TOLD_HOSTS_MAX: u32 = 16;
 
@@ -163,6 +169,28 @@ impl DirectLinks {
     pub(crate) fn note_call(&mut self, operation: &InterHostOperation) -> u32 {
         self.stands_by = false;
         self.calls.begin(operation).digest
+    }
+
+    /// Finds out which hosts called what, where another carrier has told all that some disagree in its operation of this
+    /// number, and perhaps a `suspect`. Each asks the next host, and some that one. Takes [`DISAGREEMENT_WAIT`] at most.
+    pub(crate) fn find_disagreement(
+        &mut self,
+        number: u32,
+        operation: &InterHostOperation,
+        suspect: Option<usize>,
+    ) -> Option<Verdict> {
+        let me = self.peers.me();
+        self.calls = Calls::from_number(number);
+        self.note_call(operation);
+        let suspect = suspect.map(|host| host as u32);
+        let suspect = suspect.filter(|host| may_call_later(me, *host, self.hosts));
+        let begun = Instant::now();
+        while self.failed.is_none() && begun.elapsed() < DISAGREEMENT_WAIT {
+            let next = (me + 1) % self.hosts;
+            self.check_beside(std::iter::once(next).chain(suspect));
+            std::thread::sleep(DISAGREEMENT_POLL);
+        }
+        self.failed.filter(|verdict| verdict.disagreement.is_some())
     }
 
     /// Looks at the links while another carrier has the last operation, in which this host waits for `awaited`: for hosts that
