@@ -30,7 +30,7 @@ use tributary_wire::EndpointId;
 use tributary_wire::frame::{Abort, AbortReason, Disagreement};
 
 use crate::departures;
-use crate::direct::DirectLinks;
+use crate::direct::{Calls, DirectLinks};
 use crate::operation::{InterHost, InterHostOperation};
 use crate::tree::TreeMember;
 use crate::watch::{Alarm, Watched};
@@ -52,8 +52,8 @@ pub struct FailoverTree {
     substitute: Option<Substitute>,
     /// The operation was completed when nobody asked.
     is_over: bool,
-    /// Operations started, at all hosts alike.
-    started: u32,
+    /// What was started, in a tree or not. Links that carry operations have their own.
+    calls: Calls,
     counters: Option<Arc<Counters>>,
     /// Whether links lose packets.
     is_lossy: bool,
@@ -95,7 +95,7 @@ impl FailoverTree {
             fallback,
             substitute: None,
             is_over: false,
-            started: 0,
+            calls: Calls::default(),
             counters: None,
             is_lossy: false,
             failed: None,
@@ -169,7 +169,7 @@ impl FailoverTree {
     /// # Safety
     /// As [`InterHost::start`], except that the source may still change where it isn't ready.
     pub unsafe fn start_stream(&mut self, operation: &InterHostOperation) -> Result<(), Abort> {
-        self.started = self.started.wrapping_add(1);
+        self.calls.begin(operation);
         if let State::InTree(member) = &mut self.state {
             // SAFETY: as the caller of this function promises.
             let started = unsafe { member.start_stream(operation, 0, 0) };
@@ -300,10 +300,9 @@ impl FailoverTree {
             Some(_) if is_tree_lost(abort.reason) => return self.lose_tree(),
             Some(fallback) => {
                 // An aggregator compares what it adds up, and does not know what that is, or whose it is further down.
+                let calls = std::mem::take(&mut self.calls);
                 if abort.reason == AbortReason::Disagreement
-                    && let Some(operation) = member.running_operation()
-                    && let Some(verdict) =
-                        fallback.links.find_disagreement(self.started, operation, host)
+                    && let Some(verdict) = fallback.links.find_disagreement(calls, host)
                 {
                     return Err(self.on_links_failed(verdict.abort));
                 }
@@ -472,7 +471,7 @@ impl FailoverTree {
 
 impl InterHost for FailoverTree {
     unsafe fn start(&mut self, operation: &InterHostOperation) -> Result<(), Abort> {
-        self.started = self.started.wrapping_add(1);
+        self.calls.begin(operation);
         if let State::InTree(member) = &mut self.state {
             // SAFETY: as the caller of this function promises.
             let started = unsafe { member.start(operation) };

@@ -162,11 +162,6 @@ impl TreeMember {
         self.running.is_some()
     }
 
-    /// The operation under way, or that failed.
-    pub(crate) fn running_operation(&self) -> Option<&InterHostOperation> {
-        self.running.as_ref().map(|running| &running.operation)
-    }
-
     /// A descriptor that tells when the aggregator's end of the link is closed.
     pub(crate) fn link(&self) -> BorrowedFd<'_> {
         self.link.as_fd()

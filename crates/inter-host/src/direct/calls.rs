@@ -27,11 +27,9 @@ pub(crate) struct Call {
 #[derive(Default)]
 pub(crate) struct Calls {
     history: u64,
-    /// The number of the first.
-    first: u32,
     /// The number of the next.
     next: u32,
-    /// What it called last, and the digests; each at its number behind the first, modulo how many there is room for. Without the number: a
+    /// What it called last, and the digests; each at its number, modulo how many there is room for. Without the number: a
     /// leader comes to a line of this that its core has forgotten as seldom as can be.
     kept: ArrayVec<(Called, u32), KEPT_MAX>,
 }
@@ -78,15 +76,6 @@ impl From<Waiting> for Call {
 }
 
 impl Calls {
-    /// Of a host whose next call has this number, and that tells of none before it.
-    pub(crate) fn from_number(number: u32) -> Self {
-        Self { first: number, next: number, ..Self::default() }
-    }
-
-    fn place_of(&self, number: u32) -> usize {
-        number.wrapping_sub(self.first) as usize % KEPT_MAX
-    }
-
     /// Notes that this host begins an operation.
     pub(crate) fn begin(&mut self, operation: &InterHostOperation) -> Call {
         let &InterHostOperation { operator, datatype, .. } = operation;
@@ -94,7 +83,7 @@ impl Calls {
         self.history = operation.digest_after(self.history);
         let digest = (self.history >> 32) as u32;
         let call = Call { number: OperationNumber(self.next), called, digest };
-        let place = self.place_of(self.next);
+        let place = self.next as usize % KEPT_MAX;
         match self.kept.get_mut(place) {
             Some(oldest) => *oldest = (called, digest),
             None => self.kept.push((called, digest)),
@@ -112,7 +101,7 @@ impl Calls {
     fn before_last(&self, calls: u32) -> Option<Call> {
         let number = self.next.wrapping_sub(1).wrapping_sub(calls);
         let is_kept = (calls as usize) < self.kept.len();
-        let (called, digest) = *self.kept.get(self.place_of(number)).filter(|_| is_kept)?;
+        let (called, digest) = *self.kept.get(number as usize % KEPT_MAX).filter(|_| is_kept)?;
         Some(Call { number: OperationNumber(number), called, digest })
     }
 
@@ -165,20 +154,6 @@ mod tests {
             let _ = other.begin(&InterHostOperation::BARRIER);
         }
         assert_eq!(other.compare(its), Comparison::Forgotten);
-    }
-
-    #[test]
-    fn calls_from_any_number_on_are_compared() {
-        for number in [0, 1, 77, u32::MAX] {
-            let [mut one, mut other] = [number, number].map(Calls::from_number);
-            let [its, others] = [one.begin(&reduce(1)), other.begin(&reduce(2))];
-            assert_eq!(other.compare(its), Comparison::Differs(others));
-            let next = one.begin(&reduce(0));
-            assert_eq!(other.compare(next), Comparison::Ahead);
-            assert_eq!(other.begin(&reduce(0)).number, next.number);
-            let before = Call { number: OperationNumber(number.wrapping_sub(1)), ..its };
-            assert_eq!(other.compare(before), Comparison::Forgotten);
-        }
     }
 
     #[test]

@@ -171,17 +171,16 @@ impl DirectLinks {
         self.calls.begin(operation).digest
     }
 
-    /// Finds out which hosts called what, where another carrier has told all that some disagree in its operation of this
-    /// number, and perhaps a `suspect`. Each asks the next host, and some that one. Takes [`DISAGREEMENT_WAIT`] at most.
+    /// Finds out which hosts called what, where another carrier has told all that some disagree, and perhaps a `suspect`.
+    /// `calls` are those that it has had. Each host asks the next, and some that one. Takes [`DISAGREEMENT_WAIT`] at most.
     pub(crate) fn find_disagreement(
         &mut self,
-        number: u32,
-        operation: &InterHostOperation,
+        calls: Calls,
         suspect: Option<usize>,
     ) -> Option<Verdict> {
         let me = self.peers.me();
-        self.calls = Calls::from_number(number);
-        self.note_call(operation);
+        self.calls = calls;
+        self.stands_by = false;
         let suspect = suspect.map(|host| host as u32);
         let suspect = suspect.filter(|host| may_call_later(me, *host, self.hosts));
         let begun = Instant::now();
