@@ -407,10 +407,7 @@ impl Communicator {
     /// The outcome of what ran in shared memory.
     #[inline]
     fn or_lost(&self, outcome: Result<(), Lost>) -> Result<(), CollectiveError> {
-        match outcome {
-            Ok(()) => Ok(()),
-            Err(lost) => Err(self.on_lost(lost)),
-        }
+        outcome.map_err(|lost| self.on_lost(lost))
     }
 
     #[cold]

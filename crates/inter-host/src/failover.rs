@@ -300,9 +300,9 @@ impl FailoverTree {
             Some(_) if is_tree_lost(abort.reason) => return self.lose_tree(),
             Some(fallback) => {
                 // An aggregator compares what it adds up, and does not know what that is, or whose it is further down.
-                let calls = std::mem::take(&mut self.calls);
                 if abort.reason == AbortReason::Disagreement
-                    && let Some(verdict) = fallback.links.find_disagreement(calls, host)
+                    && let Some(verdict) =
+                        fallback.links.find_disagreement(std::mem::take(&mut self.calls), host)
                 {
                     return Err(self.on_links_failed(verdict.abort));
                 }

@@ -293,16 +293,7 @@ impl Rings {
     /// Whether `awaited` has come about. Safe to ask at any later time too.
     #[inline]
     pub(super) fn is_met(&self, awaited: Awaited) -> bool {
-        let Awaited { peer, ring, step, event } = awaited;
-        // Acquire: as in `is_filled` and `claim_by_counters`.
-        match event {
-            AwaitedEvent::Filled => {
-                self.segment.flag(ring, peer, step).load(Ordering::Acquire) == self.call.flag(step)
-            }
-            AwaitedEvent::Done => {
-                self.segment.done_step(ring, peer).load(Ordering::Acquire) >= step
-            }
-        }
+        !self.is_pending(awaited)()
     }
 
     /// Polls `polls` times whether `awaited` has come about, and lets a moment pass before each. A
@@ -326,7 +317,7 @@ impl Rings {
             AwaitedEvent::Filled => (self.segment.flag(ring, peer, step), flag..=flag),
             AwaitedEvent::Done => (self.segment.done_step(ring, peer), step..=u64::MAX),
         };
-        // Acquire: as in `is_met`.
+        // Acquire: as in `is_filled` and `claim_by_counters`.
         move || !wanted.contains(&word.load(Ordering::Acquire))
     }
 
