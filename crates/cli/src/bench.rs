@@ -1,32 +1,23 @@
 //! `tributary bench`: collectives between processes that it starts, without any MPI; or through a launcher of MPI
 //! (`launched`), with the library and without.
 //!
-//! Of processes of its own: the parent (`hub`) starts one child per rank (`rank`), is their bootstrap, and collects their times. If
-//! a rank ends early, it says what happened to each. It runs no collective itself.
+//! Makes a plan of the flags (`plan`), runs it on one path after the other by crate `bench`, and shows the figures (`output`).
 
-mod bootstrap;
-mod children;
-mod hub;
 mod launched;
-mod message;
 mod output;
-mod overlap;
-mod pattern;
 mod plan;
-mod rank;
 pub(crate) mod sizes;
-mod timing;
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
+use tributary_bench::{BenchError, Benchmark, name_signal};
 use tributary_client::{Requirement, knobs};
 
 use crate::fabric::{self, Environment};
 use crate::flags::{BenchFlags, PathFlag};
 use crate::signals::Signals;
+use output::Output;
 use plan::Plan;
-
-pub(crate) use rank::run as run_rank;
 
 /// Runs the benchmark, one path after the other.
 pub(crate) fn run(flags: BenchFlags) -> anyhow::Result<ExitCode> {
@@ -37,7 +28,7 @@ pub(crate) fn run(flags: BenchFlags) -> anyhow::Result<ExitCode> {
     let signals = Signals::catch()?;
     let hosts_max = plan.paths.iter().map(|&path| plan.hosts_of(path)).max().unwrap_or(1);
     let fabric = fabric::join_or_start(hosts_max, plan.transport)?;
-    let mut output = output::Output::new(&plan);
+    let mut output = Output::new(&plan);
     for &path in &plan.paths {
         let mut environment: Environment = fabric.environment();
         environment.set(&knobs::HOSTS, plan.hosts_of(path).to_string());
@@ -48,11 +39,33 @@ pub(crate) fn run(flags: BenchFlags) -> anyhow::Result<ExitCode> {
         if let PathFlag::Tree = path {
             environment.set(&knobs::REQUIRE, Requirement::Tree.name());
         }
-        if let Err(failure) = hub::run(&plan, path, &environment, &signals, &mut output) {
+        if let Err(failure) = run_path(&plan, path, &environment, &signals, &mut output) {
             output.abandon();
-            return Err(failure.into());
+            return Err(match failure {
+                BenchError::Output(error) => error.into(),
+                failure => failure.into(),
+            });
         }
     }
     output.finish()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the plan's work on one path, and puts a row per size into `output`.
+fn run_path(
+    plan: &Plan,
+    path: PathFlag,
+    environment: &Environment,
+    signals: &Signals,
+    output: &mut Output,
+) -> Result<(), BenchError> {
+    output.progress_to(path, 0);
+    let benchmark = Benchmark::start(plan.ranks, &plan.work, || {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("bench-rank").envs(environment.variables());
+        Ok(command)
+    })?;
+    let stop = benchmark.stopper();
+    let _watch = signals.watch(move |signal| stop(name_signal(signal)));
+    benchmark.run(|row| output.row(path, row))
 }

@@ -200,10 +200,10 @@ fn stop_on_signal(shutdown: &Shutdown) -> io::Result<crate::signals::Watch> {
     Ok(Signals::catch_of_daemon()?.watch(move |signal| {
         if signal == signals::HANG_UP {
             // A terminal or a launcher that goes away takes nobody's fabric with it.
-            tracing::info!("goes on after {}", signals::name(signal));
+            tracing::info!("goes on after {}", tributary_bench::name_signal(signal));
             return;
         }
-        tracing::info!("stopping after {}", signals::name(signal));
+        tracing::info!("stopping after {}", tributary_bench::name_signal(signal));
         shutdown.request();
     }))
 }

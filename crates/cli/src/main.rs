@@ -69,7 +69,7 @@ fn dispatch(flags: Flags) -> anyhow::Result<ExitCode> {
         Command::Run(flags) => run::run(flags),
         Command::Report(flags) => report::report(&flags),
         Command::Bench(flags) => bench::run(flags),
-        Command::BenchRank(_) => bench::run_rank(),
+        Command::BenchRank(_) => tributary_bench::run_rank(),
         Command::Manager(flags) => daemons::manager(flags),
         Command::Node(flags) => daemons::node(flags),
         Command::Rings(flags) => rings::serve(flags),

@@ -24,10 +24,10 @@ pub(crate) fn serve(flags: RingsFlags) -> anyhow::Result<ExitCode> {
         let stop = Arc::clone(&stop);
         move |signal| {
             if signal == signals::HANG_UP {
-                tracing::info!("goes on after {}", signals::name(signal));
+                tracing::info!("goes on after {}", tributary_bench::name_signal(signal));
                 return;
             }
-            tracing::info!("stopping after {}", signals::name(signal));
+            tracing::info!("stopping after {}", tributary_bench::name_signal(signal));
             // The counter of an event that nobody reads has room.
             let _ = rustix::io::write(&stop, &1_u64.to_ne_bytes());
         }

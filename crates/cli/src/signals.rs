@@ -84,11 +84,3 @@ pub(crate) fn forward(
 
 /// Signals that `tributary run` passes on to its command.
 pub(crate) const PASSED_ON: [i32; 6] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
-
-/// The name of a signal: `signal 9 (SIGKILL)`.
-pub(crate) fn name(signal: i32) -> String {
-    match signal_hook::low_level::signal_name(signal) {
-        Some(name) => format!("signal {signal} ({name})"),
-        None => format!("signal {signal}"),
-    }
-}

@@ -10,15 +10,14 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
+use tributary_bench::{Collective, measure_costs};
 use tributary_client::Settings;
 use tributary_client::knobs::{self, Knob};
 use tributary_measuring::paths::{LEADERS, requirement_of};
-use tributary_tuning::{
-    AlgorithmChoice, CostsRow, Measurement, MessageCarrier, Method, Tuning, measure_costs,
-};
+use tributary_tuning::{AlgorithmChoice, CostsRow, Measurement, MessageCarrier, Method, Tuning};
 
 use crate::bench::sizes;
-use crate::flags::{CollectiveFlag, TuneFlags};
+use crate::flags::TuneFlags;
 use crate::usage;
 
 /// Numbers of sub-partitions of each leader's share to try.
@@ -27,7 +26,7 @@ const SUB_PARTITIONS: [u32; 2] = [1, 4];
 /// One path on which all lengths are measured.
 #[derive(Clone, Copy)]
 struct Trial {
-    collective: CollectiveFlag,
+    collective: Collective,
     hosts: u32,
     ranks: u32,
     method: Method,
@@ -84,7 +83,7 @@ pub(crate) fn by_leaders(
     let mut measurements = Vec::new();
     for leaders in LEADERS.into_iter().filter(|leaders| *leaders <= ppn) {
         let trial = Trial {
-            collective: CollectiveFlag::Allreduce,
+            collective: Collective::Allreduce,
             hosts,
             ranks: hosts * ppn,
             method: Method::Direct,
@@ -100,7 +99,7 @@ pub(crate) fn by_leaders(
 /// Every path to try, for every number of hosts and processes.
 fn trials(flags: &TuneFlags) -> Vec<Trial> {
     let mut trials = Vec::new();
-    for &collective in &flags.collectives {
+    for collective in flags.collectives.iter().copied().map(Collective::from) {
         for &hosts in &flags.hosts {
             for &ppn in &flags.ppn {
                 let (hosts, ppn) = (hosts as u32, ppn as u32);
@@ -124,7 +123,7 @@ fn trials(flags: &TuneFlags) -> Vec<Trial> {
 /// The paths over direct links: every algorithm that suits some length, then more leaders.
 fn direct(trial: Trial, ppn: u32) -> impl Iterator<Item = Trial> {
     let trial = Trial { method: Method::Direct, ..trial };
-    let is_allreduce = trial.collective == CollectiveFlag::Allreduce;
+    let is_allreduce = trial.collective == Collective::Allreduce;
     let algorithms: &[AlgorithmChoice] = match (is_allreduce, trial.hosts) {
         // Between two hosts, halving and the ring are the same exchange of halves.
         (true, 2) => &[AlgorithmChoice::RecursiveDoubling, AlgorithmChoice::Rabenseifner],
@@ -163,7 +162,7 @@ impl Trial {
         command.args(["bench", self.collective.name(), "--json", "--no-verify"]);
         command.args(["--procs", &self.ranks.to_string(), "--hosts", &self.hosts.to_string()]);
         command.args(["--iters", &iters.to_string()]);
-        if self.collective != CollectiveFlag::Barrier {
+        if self.collective != Collective::Barrier {
             command.args(["--sizes", sizes]);
         }
         let mut set = |knob: &Knob, value: &str| {
@@ -230,18 +229,18 @@ mod tests {
             };
             trials.iter().filter(is_it).count()
         };
-        let allreduce = CollectiveFlag::Allreduce;
+        let allreduce = Collective::Allreduce;
         assert_eq!(count(allreduce, Method::Tree, 2, 4), 1);
         assert_eq!(count(allreduce, Method::Direct, 2, 2), 2);
         assert_eq!(count(allreduce, Method::Direct, 4, 8), 16);
-        assert_eq!(count(CollectiveFlag::Barrier, Method::Direct, 2, 4), 1);
-        assert_eq!(count(CollectiveFlag::Barrier, Method::Direct, 4, 8), 2);
+        assert_eq!(count(Collective::Barrier, Method::Direct, 2, 4), 1);
+        assert_eq!(count(Collective::Barrier, Method::Direct, 4, 8), 2);
     }
 
     #[test]
     fn a_line_of_the_benchmark_becomes_a_measurement() {
         let trial = Trial {
-            collective: CollectiveFlag::Allreduce,
+            collective: Collective::Allreduce,
             hosts: 2,
             ranks: 4,
             method: Method::Direct,

@@ -1,7 +1,6 @@
 //! Measurements of a system: the constants of the cost model, and times of whole operations.
 //!
-//! Owns the tuning file ([`Tuning`]), the measurement of the constants ([`measure_costs`]), and the prices of a network that
-//! explain measured times best ([`fit()`]).
+//! Owns the tuning file ([`Tuning`]), and the prices of a network that explain measured times best ([`fit()`]).
 //! `tributary tune` writes the file, `tributary model` shows it beside the model, and communicators
 //! select paths by it (`TRIBUTARY_TUNING`). Must not know how operations run, or which path is taken.
 
@@ -9,10 +8,8 @@ mod choice;
 mod file;
 mod fit;
 mod groups;
-mod measure;
 
 pub use choice::{AlgorithmChoice, MessageCarrier, Method};
 pub use file::{CostsRow, Measurement, Site, Tuning, TuningError};
 pub use fit::{Fitted, MISS_MAX, Timed, Way, fit};
 pub use groups::{fastest_levels, rows_of_levels};
-pub use measure::{MeasureError, measure_costs};

@@ -6,24 +6,11 @@ use std::io::{self, IsTerminal, Write};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use super::message::{Step, Work};
-use super::overlap::Overlap;
-use super::plan::Plan;
-use super::timing::Summary;
-use crate::flags::{CollectiveFlag, PathFlag};
+use tributary_bench::{Collective, Overlap, Row, Summary, Work};
 use tributary_views::tables;
 
-/// The times of one size on one path.
-#[derive(Clone, Debug)]
-pub(super) struct Row {
-    pub(super) path: PathFlag,
-    /// `in_host`, `in_tree` or `direct`.
-    pub(super) carried: String,
-    pub(super) step: Step,
-    pub(super) summary: Summary,
-    /// With `--overlap`, how much of it computation hides.
-    pub(super) overlap: Option<Overlap>,
-}
+use super::plan::Plan;
+use crate::flags::PathFlag;
 
 /// Writes the rows.
 pub(super) struct Output {
@@ -31,7 +18,7 @@ pub(super) struct Output {
     work: Work,
     ranks: u32,
     hosts: Vec<(PathFlag, u32)>,
-    rows: Vec<Row>,
+    rows: Vec<(PathFlag, Row)>,
     bar: ProgressBar,
 }
 
@@ -77,14 +64,14 @@ impl Output {
     }
 
     /// Takes a row.
-    pub(super) fn row(&mut self, row: Row) -> io::Result<()> {
+    pub(super) fn row(&mut self, path: PathFlag, row: Row) -> io::Result<()> {
         self.bar.inc(row.step.iterations);
-        let done = self.rows.iter().filter(|known| known.path == row.path).count() + 1;
-        self.progress_to(row.path, done);
+        let done = self.rows.iter().filter(|(known, _)| *known == path).count() + 1;
+        self.progress_to(path, done);
         if self.json {
-            writeln!(io::stdout().lock(), "{}", self.line(&row))?;
+            writeln!(io::stdout().lock(), "{}", self.line(path, &row))?;
         }
-        self.rows.push(row);
+        self.rows.push((path, row));
         Ok(())
     }
 
@@ -107,14 +94,14 @@ impl Output {
         )?;
         writeln!(out, "# columns 10-14: quartiles over ranks of the mean over operations")?;
         writeln!(out, "{}", self.table())?;
-        for row in &self.rows {
+        for (path, row) in &self.rows {
             if let Some(overlap) = &row.overlap {
                 let Overlap { pure_us, compute_us, overall_us } = overlap;
                 writeln!(
                     out,
                     "# {} {} bytes: alone {pure_us:.2}, computation {compute_us:.2}, together \
                      {overall_us:.2}: overlap {:.1}%",
-                    row.path.name(),
+                    path.name(),
                     row.step.size_bytes,
                     overlap.percent()
                 )?;
@@ -126,8 +113,8 @@ impl Output {
     fn title(&self) -> String {
         let Work { collective, datatype, operator, .. } = &self.work;
         let what = match collective {
-            CollectiveFlag::Barrier => collective.name().to_owned(),
-            CollectiveFlag::Bcast => format!("{} of {}", collective.name(), datatype.name()),
+            Collective::Barrier => collective.name().to_owned(),
+            Collective::Bcast => format!("{} of {}", collective.name(), datatype.name()),
             _ => format!("{} {} of {}", collective.name(), operator.name(), datatype.name()),
         };
         let checked = if self.work.verify { "results verified" } else { "results not verified" };
@@ -138,25 +125,25 @@ impl Output {
 
     fn table(&self) -> String {
         let mut table = tables::plain(COLUMNS);
-        for row in &self.rows {
+        for (path, row) in &self.rows {
             let Summary { average_us, operations: o, ranks: r } = row.summary;
             let times = [
                 average_us, o.min, o.q1, o.median, o.q3, o.max, r.min, r.q1, r.median, r.q3, r.max,
             ];
             let size_bytes = row.step.size_bytes.to_string();
-            let words = [row.path.name().to_owned(), row.carried.clone(), size_bytes];
+            let words = [path.name().to_owned(), row.carried.clone(), size_bytes];
             table.add_row(words.into_iter().chain(times.map(|time| format!("{time:.2}"))));
         }
         tables::right(&mut table, 2..COLUMNS.len());
         tables::text(&table)
     }
 
-    fn line(&self, row: &Row) -> serde_json::Value {
+    fn line(&self, path: PathFlag, row: &Row) -> serde_json::Value {
         let Summary { average_us, operations, ranks } = row.summary;
-        let hosts = self.hosts.iter().find(|(path, _)| *path == row.path).map(|(_, hosts)| *hosts);
+        let hosts = self.hosts.iter().find(|(known, _)| *known == path).map(|(_, hosts)| *hosts);
         let mut line = json!({
             "collective": self.work.collective.name(),
-            "algo": row.path.name(),
+            "algo": path.name(),
             "path": row.carried,
             "procs": self.ranks,
             "hosts": hosts,

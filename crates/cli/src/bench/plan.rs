@@ -1,10 +1,10 @@
 //! Makes a plan of the options, with the checks that need several of them.
 
+use tributary_bench::{Collective, Step, Work};
 use tributary_wire::{Datatype, Operator};
 
-use super::message::{Step, Work};
 use super::sizes;
-use crate::flags::{BenchFlags, CollectiveFlag, OwnFlags, PathFlag, TransportFlag};
+use crate::flags::{BenchFlags, OwnFlags, PathFlag, TransportFlag};
 use crate::usage::UsageError;
 
 /// A benchmark with checked options.
@@ -39,7 +39,7 @@ impl TryFrom<BenchFlags> for Plan {
     type Error = UsageError;
 
     fn try_from(flags: BenchFlags) -> Result<Self, UsageError> {
-        let collective = flags.collective.ok_or_else(|| {
+        let collective = flags.collective.map(Collective::from).ok_or_else(|| {
             let allowed = "a collective is needed, or -- and a launcher of MPI with its options";
             UsageError::new("COLLECTIVE", "", allowed)
         })?;
@@ -90,13 +90,13 @@ fn datatype(flags: &OwnFlags) -> Result<Datatype, UsageError> {
 /// The operator: what `--op` names for reductions, else the collective's own.
 fn operator(
     flags: &OwnFlags,
-    collective: CollectiveFlag,
+    collective: Collective,
     datatype: Datatype,
 ) -> Result<Operator, UsageError> {
     let own = match collective {
-        CollectiveFlag::Barrier => Some(Operator::Barrier),
-        CollectiveFlag::Bcast => Some(Operator::Broadcast),
-        CollectiveFlag::Allreduce | CollectiveFlag::Reduce => None,
+        Collective::Barrier => Some(Operator::Barrier),
+        Collective::Bcast => Some(Operator::Broadcast),
+        Collective::Allreduce | Collective::Reduce => None,
     };
     match (own, &flags.op) {
         (Some(own), None) => Ok(own),
@@ -129,10 +129,10 @@ fn reduction(name: Option<&str>, datatype: Datatype) -> Result<Operator, UsageEr
 
 fn steps(
     flags: &BenchFlags,
-    collective: CollectiveFlag,
+    collective: Collective,
     datatype: Datatype,
 ) -> Result<Vec<Step>, UsageError> {
-    let sizes = if collective == CollectiveFlag::Barrier {
+    let sizes = if collective == Collective::Barrier {
         vec![0]
     } else {
         let element_bytes = datatype.size_bytes() as u64;

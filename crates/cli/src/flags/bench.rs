@@ -3,8 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{Args, ValueEnum, ValueHint};
-use serde::{Deserialize, Serialize};
-use tributary_client::CollectiveKind;
+use tributary_bench::Collective;
 
 use crate::usage::whole_number;
 
@@ -118,7 +117,7 @@ pub(crate) struct OwnFlags {
 }
 
 /// A collective that can be timed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CollectiveFlag {
     /// Every process gets the reduction of all vectors
     Allreduce,
@@ -143,19 +142,14 @@ pub(crate) enum PathFlag {
     Direct,
 }
 
-impl CollectiveFlag {
-    pub(crate) fn kind(self) -> CollectiveKind {
-        match self {
-            Self::Allreduce => CollectiveKind::Allreduce,
-            Self::Reduce => CollectiveKind::Reduce,
-            Self::Barrier => CollectiveKind::Barrier,
-            Self::Bcast => CollectiveKind::Broadcast,
+impl From<CollectiveFlag> for Collective {
+    fn from(flag: CollectiveFlag) -> Self {
+        match flag {
+            CollectiveFlag::Allreduce => Self::Allreduce,
+            CollectiveFlag::Reduce => Self::Reduce,
+            CollectiveFlag::Barrier => Self::Barrier,
+            CollectiveFlag::Bcast => Self::Bcast,
         }
-    }
-
-    /// As it is typed.
-    pub(crate) fn name(self) -> &'static str {
-        self.kind().name()
     }
 }
 

@@ -21,7 +21,7 @@ use super::job::Job;
 use super::program::MeasuringProgram;
 use crate::run::launchers::{self, Machine};
 use crate::run::{self, Preload, Target};
-use crate::signals::{self, Signals, Watch};
+use crate::signals::{Signals, Watch};
 use crate::{texts, usage};
 
 /// The program's own variable, for the project's test.
@@ -55,7 +55,7 @@ impl Stop {
         // Pairs with the store in `catch`.
         match self.signal.load(Ordering::Acquire) {
             0 => Ok(()),
-            number => bail!("stopped by {}", signals::name(number)),
+            number => bail!("stopped by {}", tributary_bench::name_signal(number)),
         }
     }
 

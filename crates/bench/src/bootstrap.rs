@@ -6,10 +6,11 @@ use std::os::unix::net::UnixStream;
 
 use tributary_client::{Bootstrap, BootstrapError};
 
-use super::message::{Assignment, FromRank, ToRank, Work};
+use crate::message::{Assignment, FromRank, ToRank};
+use crate::work::Work;
 
 /// The rank's end of the socket, and its rank number.
-pub(super) struct Parent {
+pub(crate) struct Parent {
     socket: UnixStream,
     rank: u32,
     ranks: u32,
@@ -17,7 +18,7 @@ pub(super) struct Parent {
 
 impl Parent {
     /// Takes the socket from standard input, and receives the first message.
-    pub(super) fn meet() -> io::Result<(Self, Work)> {
+    pub(crate) fn meet() -> io::Result<(Self, Work)> {
         let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         match ToRank::read(&mut socket)? {
             ToRank::Start(Assignment { rank, ranks, work }) => {
@@ -30,7 +31,7 @@ impl Parent {
     }
 
     /// Sends a message to the parent.
-    pub(super) fn tell(&mut self, message: &FromRank) -> io::Result<()> {
+    pub(crate) fn tell(&mut self, message: &FromRank) -> io::Result<()> {
         message.write(&mut self.socket)
     }
 }

@@ -5,23 +5,28 @@ use tributary_measuring::quantile;
 
 /// Exact quartiles, in microseconds, with linear interpolation between two samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Quartiles {
-    pub(super) min: f64,
-    pub(super) q1: f64,
-    pub(super) median: f64,
-    pub(super) q3: f64,
-    pub(super) max: f64,
+pub struct Quartiles {
+    /// The least sample.
+    pub min: f64,
+    /// A quarter of the samples is below.
+    pub q1: f64,
+    /// Half of the samples is below.
+    pub median: f64,
+    /// A quarter of the samples is above.
+    pub q3: f64,
+    /// The greatest sample.
+    pub max: f64,
 }
 
 /// One row: the times of one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Summary {
+pub struct Summary {
     /// Mean over ranks and operations, in microseconds.
-    pub(super) average_us: f64,
+    pub average_us: f64,
     /// Over operations, of the mean over ranks.
-    pub(super) operations: Quartiles,
+    pub operations: Quartiles,
     /// Over ranks, of the mean over operations.
-    pub(super) ranks: Quartiles,
+    pub ranks: Quartiles,
 }
 
 /// Condenses `times_ns[rank][operation]`.
@@ -29,7 +34,7 @@ pub(super) struct Summary {
 /// # Panics
 /// If there is no rank, no operation, or ranks differ in their number of operations: the hub
 /// checks what ranks send before it calls this.
-pub(super) fn summarize(times_ns: &[Vec<u64>]) -> Summary {
+pub(crate) fn summarize(times_ns: &[Vec<u64>]) -> Summary {
     let operations = times_ns[0].len();
     assert!(operations > 0 && times_ns.iter().all(|rank| rank.len() == operations));
     let by_rank = times_ns.iter().map(|rank| mean_us(rank.iter().copied())).collect();

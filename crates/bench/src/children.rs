@@ -7,18 +7,18 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
 
-use super::message::{Assignment, FromRank, ToRank, Work};
-use crate::fabric::Environment;
+use crate::message::{Assignment, FromRank, ToRank};
+use crate::work::Work;
 
 /// An event for the hub.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(crate) enum Event {
     /// A message of a rank.
     Said(u32, FromRank),
     /// A rank closed its socket: it ended, or is about to.
     Closed(u32),
-    /// A signal asks this process to stop.
-    Signal(i32),
+    /// This process was asked to stop; by what.
+    Stop(String),
 }
 
 /// One process.
@@ -28,24 +28,22 @@ struct Rank {
 }
 
 /// All processes of one benchmark. Dropping it ends and reaps them.
-pub(super) struct Children {
+pub(crate) struct Children {
     ranks: Vec<Rank>,
 }
 
 impl Children {
-    /// Starts `count` ranks that do `work`; their messages go to `events`.
-    pub(super) fn start(
+    /// Starts `count` ranks that do `work`, by commands that call [`crate::run_rank`]; their messages go to `events`.
+    pub(crate) fn start(
         count: u32,
         work: &Work,
-        environment: &Environment,
+        mut command: impl FnMut() -> io::Result<Command>,
         events: &Sender<Event>,
     ) -> io::Result<Self> {
         let mut children = Self { ranks: Vec::with_capacity(count as usize) };
         for rank in 0..count {
             let (ours, theirs) = UnixStream::pair()?;
-            let child = Command::new(std::env::current_exe()?)
-                .arg("bench-rank")
-                .envs(environment.variables())
+            let child = command()?
                 .stdin(Stdio::from(OwnedFd::from(theirs)))
                 .stdout(Stdio::null())
                 .spawn()?;
@@ -65,23 +63,23 @@ impl Children {
     }
 
     /// Sends a message to a rank. If the rank has ended, its closed socket tells the hub.
-    pub(super) fn tell(&mut self, rank: u32, message: &ToRank) {
+    pub(crate) fn tell(&mut self, rank: u32, message: &ToRank) {
         let _ = message.write(&mut self.ranks[rank as usize].socket);
     }
 
     /// Ends the parent's messages to a rank: if the rank waits for one, it gets an error.
-    pub(super) fn hang_up(&mut self, rank: u32) {
+    pub(crate) fn hang_up(&mut self, rank: u32) {
         // Fails if the rank has closed the socket.
         let _ = self.ranks[rank as usize].socket.shutdown(std::net::Shutdown::Write);
     }
 
     /// Waits for a rank to end, and returns how it ended.
-    pub(super) fn wait(&mut self, rank: u32) -> io::Result<ExitStatus> {
+    pub(crate) fn wait(&mut self, rank: u32) -> io::Result<ExitStatus> {
         self.ranks[rank as usize].child.wait()
     }
 
     /// Kills a rank that does not end by itself.
-    pub(super) fn kill(&mut self, rank: u32) -> io::Result<ExitStatus> {
+    pub(crate) fn kill(&mut self, rank: u32) -> io::Result<ExitStatus> {
         let child = &mut self.ranks[rank as usize].child;
         child.kill()?;
         child.wait()
@@ -110,10 +108,19 @@ fn listen(rank: u32, mut socket: UnixStream, events: &Sender<Event>) {
 }
 
 /// How a process ended, for people.
-pub(super) fn describe(status: ExitStatus) -> String {
+pub(crate) fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
-        (_, Some(signal)) => format!("was ended by {}", crate::signals::name(signal)),
+        (_, Some(signal)) => format!("was ended by {}", name_signal(signal)),
         (Some(code), _) => format!("ended with exit code {code}"),
         _ => format!("ended: {status}"),
+    }
+}
+
+/// A signal for people: `signal 9 (SIGKILL)`.
+#[must_use]
+pub fn name_signal(signal: i32) -> String {
+    match signal_hook::low_level::signal_name(signal) {
+        Some(name) => format!("signal {signal} ({name})"),
+        None => format!("signal {signal}"),
     }
 }

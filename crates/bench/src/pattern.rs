@@ -8,14 +8,14 @@ use tributary_wire::{Datatype, Operator};
 const PERIOD: usize = 1021;
 
 /// Rank `rank`'s vector of `elements`, in the layout of `datatype`.
-pub(super) fn input(datatype: Datatype, operator: Operator, rank: u32, elements: usize) -> Vec<u8> {
+pub(crate) fn input(datatype: Datatype, operator: Operator, rank: u32, elements: usize) -> Vec<u8> {
     repeat(elements, |index| {
         encode(datatype, Number::whole(value(datatype, operator, rank, index)), rank)
     })
 }
 
 /// The expected reduction of `ranks` inputs; for a broadcast, rank 0's input.
-pub(super) fn expected_result(
+pub(crate) fn expected_result(
     datatype: Datatype,
     operator: Operator,
     ranks: u32,
@@ -33,7 +33,7 @@ pub(super) fn expected_result(
 }
 
 /// The first element in which two vectors differ, padding aside.
-pub(super) fn first_difference(datatype: Datatype, left: &[u8], right: &[u8]) -> Option<usize> {
+pub(crate) fn first_difference(datatype: Datatype, left: &[u8], right: &[u8]) -> Option<usize> {
     if left.len() != right.len() {
         return Some(left.len().min(right.len()) / datatype.size_bytes());
     }

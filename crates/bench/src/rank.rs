@@ -12,16 +12,19 @@ use tributary_client::{
 };
 use tributary_wire::{Datatype, Operator};
 
-use super::bootstrap::Parent;
-use super::message::{FromRank, Step, Work};
-use super::pattern;
-use crate::flags::CollectiveFlag;
+use crate::bootstrap::Parent;
+use crate::message::FromRank;
+use crate::pattern;
+use crate::work::{Collective, Step, Work};
 
 /// Barriers whose order of arrivals and departures is checked.
 const BARRIERS_CHECKED: u32 = 20;
 
-/// Runs the parent's work, and reports how it ended.
-pub(crate) fn run() -> anyhow::Result<ExitCode> {
+/// Runs the work of the parent, which is at the other end of standard input, and tells it how that ended.
+///
+/// # Errors
+/// If no [`crate::Benchmark`] has started this process.
+pub fn run() -> anyhow::Result<ExitCode> {
     die_with_the_parent()?;
     let (mut parent, work) =
         Parent::meet().context("only tributary bench may start this command")?;
@@ -89,7 +92,7 @@ fn operation(work: &Work, step: &Step) -> Operation {
 }
 
 /// One rank at one size.
-pub(super) struct Rank<'a> {
+pub(crate) struct Rank<'a> {
     communicator: &'a Communicator,
     work: &'a Work,
     step: Step,
@@ -109,9 +112,9 @@ impl<'a> Rank<'a> {
         let source = words(&input);
         let mut target = vec![0; source.len()];
         let has_result = match work.collective {
-            CollectiveFlag::Allreduce | CollectiveFlag::Bcast => true,
-            CollectiveFlag::Reduce => parent.rank() == 0,
-            CollectiveFlag::Barrier => false,
+            Collective::Allreduce | Collective::Bcast => true,
+            Collective::Reduce => parent.rank() == 0,
+            Collective::Barrier => false,
         };
         let operation = Operation {
             source: source.as_ptr().cast(),
@@ -124,7 +127,7 @@ impl<'a> Rank<'a> {
 
     /// Checks, warms up, times, and checks again.
     fn measure(&mut self, parent: &mut Parent) -> anyhow::Result<Vec<u64>> {
-        if self.work.verify && self.work.collective == CollectiveFlag::Barrier {
+        if self.work.verify && self.work.collective == Collective::Barrier {
             self.check_barrier(parent)?;
         }
         self.poison();
@@ -152,18 +155,18 @@ impl<'a> Rank<'a> {
     }
 
     /// Starts the operation.
-    pub(super) fn start(&self) -> anyhow::Result<Request> {
+    pub(crate) fn start(&self) -> anyhow::Result<Request> {
         // SAFETY: as in `operate`; every caller waits for the request before anything else touches
         // the buffers, which live as long as `self`.
         unsafe { self.communicator.start(self.operation) }.map_err(anyhow::Error::from)
     }
 
-    pub(super) fn iterations(&self) -> u64 {
+    pub(crate) fn iterations(&self) -> u64 {
         self.step.iterations
     }
 
-    pub(super) fn barrier(&self) -> anyhow::Result<()> {
-        if self.work.collective == CollectiveFlag::Barrier {
+    pub(crate) fn barrier(&self) -> anyhow::Result<()> {
+        if self.work.collective == Collective::Barrier {
             return Ok(());
         }
         // SAFETY: a barrier has no buffers.
@@ -172,7 +175,7 @@ impl<'a> Rank<'a> {
 
     /// Fills the target with bytes that are no result; a broadcast's root keeps its data.
     fn poison(&mut self) {
-        if self.work.collective == CollectiveFlag::Bcast && self.rank == 0 {
+        if self.work.collective == Collective::Bcast && self.rank == 0 {
             self.target.copy_from_slice(&self.source);
         } else {
             self.target.fill(0xA5A5_A5A5_A5A5_A5A5);

@@ -5,52 +5,31 @@ use std::io::{self, Read, Write};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tributary_wire::{Datatype, Operator};
 
-use crate::flags::CollectiveFlag;
+use crate::work::Work;
 
 /// Longest body either side takes: the times of 10 million operations.
 const BODY_MAX_BYTES: u32 = 80_000_000;
 
 /// The first message to a rank: its rank number, and the work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Assignment {
-    pub(super) rank: u32,
-    pub(super) ranks: u32,
-    pub(super) work: Work,
-}
-
-/// What every rank runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Work {
-    pub(super) collective: CollectiveFlag,
-    pub(super) datatype: Datatype,
-    pub(super) operator: Operator,
-    pub(super) steps: Vec<Step>,
-    pub(super) verify: bool,
-    /// Whether to start operations, compute, and then wait for them.
-    pub(super) overlap: bool,
-}
-
-/// One size of a benchmark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Step {
-    pub(super) size_bytes: u64,
-    pub(super) warmup: u64,
-    pub(super) iterations: u64,
+pub(crate) struct Assignment {
+    pub(crate) rank: u32,
+    pub(crate) ranks: u32,
+    pub(crate) work: Work,
 }
 
 /// The three times that one rank measures of an overlap, in nanoseconds, each an average over operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct OverlapTimes {
-    pub(super) pure_ns: u64,
-    pub(super) compute_ns: u64,
-    pub(super) overall_ns: u64,
+pub(crate) struct OverlapTimes {
+    pub(crate) pure_ns: u64,
+    pub(crate) compute_ns: u64,
+    pub(crate) overall_ns: u64,
 }
 
 /// A rank to its parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum FromRank {
+pub(crate) enum FromRank {
     /// This rank's part of an allgather.
     Gather(Vec<u8>),
     /// The communicator is set up; its path is `in_host`, `in_tree` or `direct`.
@@ -67,7 +46,7 @@ pub(super) enum FromRank {
 
 /// The parent to a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum ToRank {
+pub(crate) enum ToRank {
     /// The work; the first message.
     Start(Assignment),
     /// All ranks' parts of the allgather, in rank order.
@@ -76,7 +55,7 @@ pub(super) enum ToRank {
 
 impl FromRank {
     /// Sends this message.
-    pub(super) fn write(&self, to: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn write(&self, to: &mut impl Write) -> io::Result<()> {
         match self {
             Self::Gather(part) => frame(to, 1, part),
             Self::Ready(path) => frame(to, 2, path.as_bytes()),
@@ -93,7 +72,7 @@ impl FromRank {
     }
 
     /// Receives the next message.
-    pub(super) fn read(from: &mut impl Read) -> io::Result<Self> {
+    pub(crate) fn read(from: &mut impl Read) -> io::Result<Self> {
         let (tag, body) = unframe(from)?;
         match tag {
             1 => Ok(Self::Gather(body)),
@@ -120,7 +99,7 @@ impl FromRank {
 
 impl ToRank {
     /// Sends this message.
-    pub(super) fn write(&self, to: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn write(&self, to: &mut impl Write) -> io::Result<()> {
         match self {
             Self::Start(assignment) => frame(to, 1, &serde_json::to_vec(assignment)?),
             Self::Gathered(all) => frame(to, 2, all),
@@ -128,7 +107,7 @@ impl ToRank {
     }
 
     /// Receives the next message.
-    pub(super) fn read(from: &mut impl Read) -> io::Result<Self> {
+    pub(crate) fn read(from: &mut impl Read) -> io::Result<Self> {
         let (tag, body) = unframe(from)?;
         match tag {
             1 => Ok(Self::Start(json(&body)?)),
@@ -177,7 +156,10 @@ fn invalid(what: String) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use tributary_wire::{Datatype, Operator};
+
     use super::*;
+    use crate::work::{Collective, Step};
 
     #[test]
     fn messages_round_trip() {
@@ -195,7 +177,7 @@ mod tests {
         }
         let step = Step { size_bytes: 8, warmup: 1, iterations: 2 };
         let work = Work {
-            collective: CollectiveFlag::Allreduce,
+            collective: Collective::Allreduce,
             datatype: Datatype::F32,
             operator: Operator::Sum,
             steps: vec![step],

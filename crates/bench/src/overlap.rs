@@ -8,20 +8,23 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use super::message::OverlapTimes;
-use super::rank::Rank;
+use crate::message::OverlapTimes;
+use crate::rank::Rank;
 
 /// The times of an overlap, averaged over all ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Overlap {
-    pub(super) pure_us: f64,
-    pub(super) compute_us: f64,
-    pub(super) overall_us: f64,
+pub struct Overlap {
+    /// Of the operation alone.
+    pub pure_us: f64,
+    /// Of the computation alone.
+    pub compute_us: f64,
+    /// Of both together.
+    pub overall_us: f64,
 }
 
 impl Overlap {
     /// Averages over the ranks.
-    pub(super) fn of(ranks: &[OverlapTimes]) -> Self {
+    pub(crate) fn of(ranks: &[OverlapTimes]) -> Self {
         let mean_us = |pick: fn(&OverlapTimes) -> u64| {
             let total_ns: u128 = ranks.iter().map(|times| u128::from(pick(times))).sum();
             total_ns as f64 / ranks.len() as f64 / 1e3
@@ -34,7 +37,8 @@ impl Overlap {
     }
 
     /// The share of the operation that the computation hides.
-    pub(super) fn percent(&self) -> f64 {
+    #[must_use]
+    pub fn percent(&self) -> f64 {
         (100.0 - 100.0 * (self.overall_us - self.compute_us) / self.pure_us).clamp(0.0, 100.0)
     }
 }
@@ -70,7 +74,7 @@ impl Computation {
 
 impl Rank<'_> {
     /// Measures the nonblocking operation of this size.
-    pub(super) fn measure_overlap(&mut self) -> anyhow::Result<(OverlapTimes, Vec<u64>)> {
+    pub(crate) fn measure_overlap(&mut self) -> anyhow::Result<(OverlapTimes, Vec<u64>)> {
         let iterations = self.iterations();
         let mut pure = Vec::with_capacity(iterations as usize);
         for _ in 0..iterations {

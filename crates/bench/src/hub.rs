@@ -4,34 +4,34 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::process::Command;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use super::children::{Children, Event, describe};
-use super::message::{FromRank, OverlapTimes, ToRank};
-use super::output::{Output, Row};
-use super::overlap::Overlap;
-use super::plan::Plan;
-use super::timing::summarize;
-use crate::fabric::Environment;
-use crate::flags::PathFlag;
-use crate::signals::Signals;
+use crate::children::{Children, Event, describe};
+use crate::message::{FromRank, OverlapTimes, ToRank};
+use crate::overlap::Overlap;
+use crate::timing::{Summary, summarize};
+use crate::work::{Step, Work};
 
 /// How long the other ranks may take to notice that one is gone.
 const NOTICE_WAIT: Duration = Duration::from_secs(10);
 
 /// Why a benchmark failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum BenchError {
+pub enum BenchError {
     /// The ranks could not be started.
     #[error("the ranks could not be started: {0}")]
-    Start(#[from] io::Error),
+    Start(#[source] io::Error),
+    /// A row could not be shown.
+    #[error(transparent)]
+    Output(#[from] io::Error),
     /// A rank failed or ended.
     #[error("benchmark failed: {0}")]
     Rank(Outcomes),
-    /// A signal asked this process to stop.
-    #[error("stopped by {}", crate::signals::name(*.0))]
-    Stopped(i32),
+    /// This process was asked to stop; by what.
+    #[error("stopped by {0}")]
+    Stopped(String),
     /// A rank sent a message that it may not send now.
     #[error("rank {rank} sent {what}, which was not expected")]
     OutOfTurn {
@@ -45,7 +45,7 @@ pub(crate) enum BenchError {
 /// What happened to every rank of a benchmark that failed. The first one is where the failure began: a
 /// rank that ended without a message, rather than one that reports what it noticed.
 #[derive(Debug)]
-pub(crate) struct Outcomes {
+pub struct Outcomes {
     first: u32,
     ranks: BTreeMap<u32, String>,
 }
@@ -60,40 +60,25 @@ impl fmt::Display for Outcomes {
     }
 }
 
-/// Runs the plan's work on one path, and puts a row per size into `output`.
-pub(super) fn run(
-    plan: &Plan,
-    path: PathFlag,
-    environment: &Environment,
-    signals: &Signals,
-    output: &mut Output,
-) -> Result<(), BenchError> {
-    let (sender, events) = channel();
-    let forward = sender.clone();
-    let _watch = signals.watch(move |signal| {
-        // Fails only if the hub is done.
-        let _ = forward.send(Event::Signal(signal));
-    });
-    let children = Children::start(plan.ranks, &plan.work, environment, &sender)?;
-    Hub {
-        plan,
-        path,
-        children,
-        events,
-        parts: vec![None; plan.ranks as usize],
-        times_ns: vec![Vec::new(); plan.ranks as usize],
-        overlaps: vec![VecDeque::new(); plan.ranks as usize],
-        carried: String::new(),
-        rows: 0,
-        finished: vec![false; plan.ranks as usize],
-    }
-    .run(output)
+/// The times of one size.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// `in_host`, `in_tree` or `direct`, as the ranks say; several with commas between them.
+    pub carried: String,
+    /// The size.
+    pub step: Step,
+    /// The figures.
+    pub summary: Summary,
+    /// With overlap, how much of it computation hides.
+    pub overlap: Option<Overlap>,
 }
 
-struct Hub<'a> {
-    plan: &'a Plan,
-    path: PathFlag,
+/// Ranks at work. Dropping it ends and reaps them.
+pub struct Benchmark<'a> {
+    work: &'a Work,
+    ranks: u32,
     children: Children,
+    sender: Sender<Event>,
     events: Receiver<Event>,
     /// Each rank's part of the allgather that is in progress.
     parts: Vec<Option<Vec<u8>>>,
@@ -101,29 +86,69 @@ struct Hub<'a> {
     times_ns: Vec<Vec<Vec<u64>>>,
     /// Each rank's overlap in those sizes.
     overlaps: Vec<VecDeque<OverlapTimes>>,
-    /// `in_host`, `in_tree` or `direct`, as the ranks say.
+    /// Empty until the ranks are set up; then as in [`Row`].
     carried: String,
     /// The number of sizes that all ranks have finished.
     rows: usize,
     finished: Vec<bool>,
 }
 
-impl Hub<'_> {
-    fn run(mut self, output: &mut Output) -> Result<(), BenchError> {
+impl<'a> Benchmark<'a> {
+    /// Starts `ranks` processes by `command`, each a program that calls [`crate::run_rank`]. Their standard streams are set here.
+    ///
+    /// # Errors
+    /// If a process does not start.
+    pub fn start(
+        ranks: u32,
+        work: &'a Work,
+        command: impl FnMut() -> io::Result<Command>,
+    ) -> Result<Self, BenchError> {
+        let (sender, events) = channel();
+        let children = Children::start(ranks, work, command, &sender).map_err(BenchError::Start)?;
+        let of_each = ranks as usize;
+        Ok(Self {
+            work,
+            ranks,
+            children,
+            sender,
+            events,
+            parts: vec![None; of_each],
+            times_ns: vec![Vec::new(); of_each],
+            overlaps: vec![VecDeque::new(); of_each],
+            carried: String::new(),
+            rows: 0,
+            finished: vec![false; of_each],
+        })
+    }
+
+    /// A function that ends [`Benchmark::run`] with [`BenchError::Stopped`], for any thread. It takes what asked for that.
+    pub fn stopper(&self) -> impl Fn(String) + Send + 'static {
+        let sender = self.sender.clone();
+        move |cause| {
+            // Fails only if the benchmark is over.
+            let _ = sender.send(Event::Stop(cause));
+        }
+    }
+
+    /// Waits until the ranks are done, and gives `on_row` the times of each size as soon as all ranks have them.
+    ///
+    /// # Errors
+    /// If a rank fails or ends early, [`Benchmark::stopper`] was used, or `on_row` fails.
+    pub fn run(mut self, mut on_row: impl FnMut(Row) -> io::Result<()>) -> Result<(), BenchError> {
         while self.finished.contains(&false) {
-            // The hub holds a sender through its signal watch, so this never disconnects.
+            // There is a sender in `self`, so this never disconnects.
             let Ok(event) = self.events.recv() else { return Ok(()) };
             match event {
                 Event::Said(rank, FromRank::Failed(what)) => {
                     return Err(self.await_others(rank, format!("failed: {what}"), false));
                 }
-                Event::Said(rank, message) => self.take(rank, message, output)?,
+                Event::Said(rank, message) => self.take(rank, message, &mut on_row)?,
                 Event::Closed(rank) if self.finished[rank as usize] => {}
                 Event::Closed(rank) => {
                     let how = self.ending(rank);
                     return Err(self.await_others(rank, how, true));
                 }
-                Event::Signal(signal) => return Err(BenchError::Stopped(signal)),
+                Event::Stop(cause) => return Err(BenchError::Stopped(cause)),
             }
         }
         Ok(())
@@ -133,7 +158,7 @@ impl Hub<'_> {
         &mut self,
         rank: u32,
         message: FromRank,
-        output: &mut Output,
+        on_row: &mut impl FnMut(Row) -> io::Result<()>,
     ) -> Result<(), BenchError> {
         let unexpected = |what| BenchError::OutOfTurn { rank, what };
         match message {
@@ -143,20 +168,17 @@ impl Hub<'_> {
                 }
                 self.answer_allgather();
             }
-            FromRank::Ready(carried) => {
-                output.progress_to(self.path, 0);
-                self.carried = carried;
-            }
+            FromRank::Ready(carried) => self.carried = carried,
             FromRank::Times(times_ns) => {
                 let step = self.rows + self.times_ns[rank as usize].len();
-                let wanted = self.plan.work.steps.get(step).map(|step| step.iterations);
+                let wanted = self.work.steps.get(step).map(|step| step.iterations);
                 if wanted != Some(times_ns.len() as u64) {
                     return Err(unexpected("times"));
                 }
                 self.times_ns[rank as usize].push(times_ns);
-                self.emit_row(output)?;
+                self.finish_row(on_row)?;
             }
-            FromRank::Overlap(times) if self.plan.work.overlap => {
+            FromRank::Overlap(times) if self.work.overlap => {
                 self.overlaps[rank as usize].push_back(times);
             }
             FromRank::Overlap(_) => return Err(unexpected("overlap")),
@@ -172,13 +194,16 @@ impl Hub<'_> {
             return;
         }
         let all: Vec<u8> = self.parts.iter_mut().filter_map(Option::take).flatten().collect();
-        for rank in 0..self.plan.ranks {
+        for rank in 0..self.ranks {
             self.children.tell(rank, &ToRank::Gathered(all.clone()));
         }
     }
 
-    /// Outputs the next row once it has every rank's times.
-    fn emit_row(&mut self, output: &mut Output) -> Result<(), BenchError> {
+    /// Gives the next row away once it has every rank's times.
+    fn finish_row(
+        &mut self,
+        on_row: &mut impl FnMut(Row) -> io::Result<()>,
+    ) -> Result<(), BenchError> {
         if self.times_ns.iter().any(Vec::is_empty) {
             return Ok(());
         }
@@ -187,15 +212,13 @@ impl Hub<'_> {
         let overlaps: Vec<OverlapTimes> =
             self.overlaps.iter_mut().filter_map(VecDeque::pop_front).collect();
         let row = Row {
-            path: self.path,
             carried: self.carried.clone(),
-            step: self.plan.work.steps[self.rows],
+            step: self.work.steps[self.rows],
             summary: summarize(&times_ns),
-            overlap: self.plan.work.overlap.then(|| Overlap::of(&overlaps)),
+            overlap: self.work.overlap.then(|| Overlap::of(&overlaps)),
         };
         self.rows += 1;
-        output.row(row)?;
-        Ok(())
+        Ok(on_row(row)?)
     }
 
     /// How a rank ended whose socket closed without a last message.
@@ -209,10 +232,10 @@ impl Hub<'_> {
     /// Which part of the work a rank was in.
     fn place(&self, rank: u32) -> String {
         let step = self.rows + self.times_ns[rank as usize].len();
-        match self.plan.work.steps.get(step) {
+        match self.work.steps.get(step) {
             _ if self.carried.is_empty() => " during set-up".to_owned(),
             Some(step) => {
-                format!(" during {} of {} bytes", self.plan.work.collective.name(), step.size_bytes)
+                format!(" during {} of {} bytes", self.work.collective.name(), step.size_bytes)
             }
             None => " after the last size".to_owned(),
         }
@@ -227,11 +250,11 @@ impl Hub<'_> {
     ) -> BenchError {
         let mut silent = first_is_silent;
         let mut ranks = BTreeMap::from([(first, outcome)]);
-        for rank in 0..self.plan.ranks {
+        for rank in 0..self.ranks {
             self.children.hang_up(rank);
         }
         let noticed_by = Instant::now() + NOTICE_WAIT;
-        while ranks.len() < self.plan.ranks as usize {
+        while ranks.len() < self.ranks as usize {
             let left = noticed_by.saturating_duration_since(Instant::now());
             match self.events.recv_timeout(left) {
                 Ok(Event::Said(rank, FromRank::Failed(what))) => {
@@ -244,12 +267,12 @@ impl Hub<'_> {
                     let how = self.ending(rank);
                     ranks.insert(rank, how);
                 }
-                Ok(Event::Signal(_)) | Err(RecvTimeoutError::Timeout) => break,
+                Ok(Event::Stop(_)) | Err(RecvTimeoutError::Timeout) => break,
                 Ok(_) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        for rank in 0..self.plan.ranks {
+        for rank in 0..self.ranks {
             ranks.entry(rank).or_insert_with(|| self.end_unaware(rank));
         }
         BenchError::Rank(Outcomes { first, ranks })
