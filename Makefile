@@ -2,6 +2,7 @@
 
 .DEFAULT_GOAL := help
 
+include mk/tests.mk
 include mk/mpi.mk
 include mk/capi.mk
 include mk/lab.mk
@@ -59,15 +60,8 @@ test-model: ## Go through all orders of events of a lost tree's settlement and t
 test-fuzz: ## Run the fuzz smoke alone: decoder and input sequences, over seeded bytes
 	$(CARGO) test --locked -p tributary-protocol --test fuzz_smoke
 
-test-mpi: build exact mpi-venvs mpi-further mpi-debian mpi-planted mpi-check-preload mpi-check-instructions ## Run the MPI programs of tests/mpi, in C, Fortran and Python, under every MPI that can be installed
-	$(PYTHON) tests/mpi/bindings.py --tributary $(PROGRAM)
-	$(PYTHON) tests/mpi/planted.py --tributary $(PROGRAM) --library $(CARGO_TARGET_DIR)/planted
-	$(PYTHON) tests/mpi/run.py --tributary $(PROGRAM)
-	$(PYTHON) tests/mpi/confined.py --tributary $(PROGRAM)
-	$(PYTHON) tests/mpi/starting.py --tributary $(PROGRAM)
-	$(PYTHON) tests/mpi/times.py --tributary $(PROGRAM)
-	$(PYTHON) tests/mpi/examples.py --tributary $(PROGRAM)
-	$(PYTHON) tests/mpi/exact.py --tributary $(PROGRAM)
+test-mpi: build exact mpi-venvs mpi-further mpi-debian mpi-planted mpi-check-tools $(TESTS_STAMP) ## Run the MPI programs of tests/mpi, in C, Fortran and Python, under every MPI that can be installed
+	$(PYTEST) tests/mpi --planted $(CARGO_TARGET_DIR)/planted --ignore tests/mpi/test_applications.py
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --regressions
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --kind right --kind wrong --programs 50 --batch 4
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --path host4 --kind threads --programs 4 --batch 2
@@ -75,8 +69,8 @@ test-mpi: build exact mpi-venvs mpi-further mpi-debian mpi-planted mpi-check-pre
 
 # Each program under MPICH, on a host and on two; under Open MPI on several, and what only that one has.
 test-mpi-short: build mpi-venvs mpi-check-preload mpi-check-instructions ## Run the MPI programs that matter most, under Open MPI and MPICH
-	$(PYTHON) tests/mpi/run.py --tributary $(PROGRAM) --mpi mpich --procs 2,4 --hosts 1,2
-	$(PYTHON) tests/mpi/run.py --tributary $(PROGRAM) --mpi openmpi --procs 3,4,9 --hosts 2,3
+	$(PYTEST) tests/mpi/test_programs.py --mpi mpich --procs 2,4 --hosts 1,2
+	$(PYTEST) tests/mpi/test_programs.py --mpi openmpi --procs 3,4,9 --hosts 2,3
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --regressions
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --kind right --kind wrong --programs 50 --batch 4
 
@@ -84,8 +78,8 @@ test-mpi-fuzz: build mpi-venvs lab-tools ## Run 2,000 random right MPI programs,
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM)
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --path lossy-tree4 --path lossy-direct2 --programs 200
 
-test-applications: build mpi-applications ## Run Quantum ESPRESSO, HPC Challenge and a PETSc solver, with and without the library
-	$(PYTHON) tests/mpi/applications.py --tributary $(PROGRAM)
+test-applications: build mpi-applications $(TESTS_STAMP) ## Run Quantum ESPRESSO, HPC Challenge and a PETSc solver, with and without the library
+	$(PYTEST) tests/mpi/test_applications.py
 
 bench: build mpi-venvs ## Time kernels, links, host groups, MPI in one node, the tree, the lab
 	$(CARGO) bench --locked -p tributary-reduce --bench kernels

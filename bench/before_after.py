@@ -20,10 +20,10 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
-for folder in ("mk", "bench/node", "tests/lab"):
+for folder in ("bench/node", "tests"):
     sys.path.insert(0, str(ROOT / folder))
 import node  # noqa: E402, its folder is on the path only now
-from labs import BenchLab, compile_program  # noqa: E402
+from harness.bench_labs import BenchLab, compile_program  # noqa: E402
 
 # Ranks on one host, and their cases.
 NODE_CASES = [

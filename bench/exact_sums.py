@@ -22,15 +22,16 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
-sys.path[:0] = [str(ROOT / "mk"), str(ROOT / "tests/lab")]
-import mpi_launch  # noqa: E402, its folder is on the path only now
-from lab import Lab  # noqa: E402, likewise
+sys.path.insert(0, str(ROOT / "tests"))
+from harness import running  # noqa: E402, their folder is on the path only now
+from harness.compiling import compile_c  # noqa: E402
+from harness.labs import Lab  # noqa: E402
+from harness.places import mpicc, mpirun, parser_of  # noqa: E402
+
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary")
-    parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/bench-exact")
+    parser = parser_of(__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--mpi", choices=("openmpi", "mpich"), default="mpich")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--lab", type=shlex.split, help="options of `tributary lab up`; one rank a host")
@@ -50,8 +51,8 @@ def words(is_plain, lab, launcher, arguments):
 
 def measure(is_plain, lab, program, arguments):
     """Microseconds of an ordered and an exact call, by type and length; without the library both are the MPI's own."""
-    launcher = [arguments.venvs.resolve() / arguments.mpi / "bin/mpirun", "-n", arguments.ranks]
-    environment = mpi_launch.environment(**dict(entry.split("=", 1) for entry in arguments.environment))
+    launcher = [mpirun(arguments, arguments.mpi), "-n", arguments.ranks]
+    environment = running.environment(**dict(entry.split("=", 1) for entry in arguments.environment))
     command = [*words(is_plain, lab, launcher, arguments), program, *arguments.lengths.split(",")]
     done = subprocess.run([str(word) for word in command], env=environment, text=True, capture_output=True,
                           timeout=600, check=False)
@@ -79,9 +80,7 @@ def print_rows(times, as_json):
 
 def main():
     arguments = parse_arguments()
-    arguments.build.mkdir(parents=True, exist_ok=True)
-    program = (arguments.build / f"exact_sums-{arguments.mpi}").resolve()
-    subprocess.run([arguments.venvs / arguments.mpi / "bin/mpicc", "-O2", HERE / "exact_sums.c", "-o", program], check=True)
+    program = compile_c(mpicc(arguments, arguments.mpi), [HERE / "exact_sums.c"], arguments.build / f"exact_sums-{arguments.mpi}")
     times = {}
     with Lab(arguments.tributary, f"exact-{os.getpid()}", *arguments.lab) if arguments.lab else contextlib.nullcontext() as lab:
         for number in range(arguments.rounds):

@@ -16,8 +16,8 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
-sys.path.insert(0, str(ROOT / "mk"))
-import mpi_launch  # noqa: E402, its folder is on the path only now
+sys.path.insert(0, str(ROOT / "tests"))
+from harness import running  # noqa: E402, its folder is on the path only now
 
 # Sums in another order differ in the last bits, and so does the residual: by about 1e-13, measured at the
 # default size and tolerance.
@@ -72,9 +72,9 @@ def run(name, command, environment, timeout):
     """Runs one command and returns its standard output; standard error passes through."""
     print(f"\n{name}: {shlex.join(str(word) for word in command)}", flush=True)
     try:
-        code, output = mpi_launch.run(command, timeout, environment, stderr=None)
-    except mpi_launch.TimedOut as late:
-        raise DemoError(f"{name} {late}") from None
+        code, output = running.run(command, timeout, environment, stderr=None)
+    except running.TimedOut as late:
+        raise DemoError(f"{name} {late.reason}") from None
     if code != 0:
         sys.stdout.write(output)
         raise DemoError(f"{name} ended with exit code {code}")
@@ -164,7 +164,7 @@ def demonstrate(arguments, report_path):
     launch = [mpirun, "-n", str(arguments.ranks), solver]
     if arguments.size is not None:
         launch += ["--size", str(arguments.size)]
-    environment = mpi_launch.environment()
+    environment = running.environment()
     plain = parse_figures("plain MPI", run("plain MPI", launch, environment, arguments.timeout))
     environment["TRIBUTARY_REPORT"] = str(report_path)
     through = [tributary, "run", "--hosts", str(arguments.hosts), "--", *launch]

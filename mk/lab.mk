@@ -11,16 +11,8 @@ launchers-tools: ## Find sshd and Slurm's daemons, by which labs start jobs as c
 .PHONY: test-lab test-lab-short bench-lab soak-lab
 # The soak: direct links that stand by outlive probes without an answer, and rings that are late. With 4 probes a link ended
 # within seconds; by a late ring in half of the runs.
-test-lab: build exact mpi-venvs mpi-debian lab-tools launchers-tools python-package ## Run MPI programs on hosts of a lab, under both MPIs
-	$(PYTHON) tests/lab/test.py --tributary $(PROGRAM)
-	$(PYTHON) tests/lab/nothing_deployed.py --tributary $(PROGRAM)
-	$(PYTHON) tests/lab/multicast.py --tributary $(PROGRAM)
-	$(PYTHON) tests/lab/late_manager.py --tributary $(PROGRAM)
-	$(PYTHON) tests/lab/launchers.py --tributary $(PROGRAM)
-	$(PYTHON) tests/lab/exact_bits.py --tributary $(PROGRAM) --python $(VENV_python)/bin/python
-	$(PYTHON) tests/lab/bench_report.py --tributary $(PROGRAM)
-	$(PYTHON) tests/lab/tune.py --tributary $(PROGRAM)
-	$(PYTHON) tests/lab/random_kills.py --tributary $(PROGRAM)
+test-lab: build exact mpi-venvs mpi-debian lab-tools launchers-tools python-package $(TESTS_STAMP) ## Run MPI programs on hosts of a lab, under both MPIs
+	$(PYTEST) tests/lab --python $(VENV_python)/bin/python
 	$(PYTHON) tests/lab/nemesis.py --tributary $(PROGRAM) --seconds 40
 	$(PYTHON) tests/lab/soak.py --tributary $(PROGRAM) --loss 2 --between-hosts tree --kill-every 8 --seconds 40
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --path lossy-tree4 --path lossy-direct2 --path lossy-replicated4 --path lossy-network4 --kind right --programs 12 --batch 4
@@ -29,11 +21,8 @@ test-lab: build exact mpi-venvs mpi-debian lab-tools launchers-tools python-pack
 	$(PYTHON) tests/lab/kills.py --tributary $(PROGRAM) --jobs 15
 	$(PYTHON) tests/lab/flood.py --tributary $(PROGRAM) --rounds 1
 
-test-lab-short: build mpi-venvs lab-tools ## Run the tests on labs that matter most
-	$(PYTHON) tests/lab/test.py --tributary $(PROGRAM) --short
-	$(PYTHON) tests/lab/nothing_deployed.py --tributary $(PROGRAM) --short
-	$(PYTHON) tests/lab/multicast.py --tributary $(PROGRAM)
-	$(PYTHON) tests/lab/random_kills.py --tributary $(PROGRAM)
+test-lab-short: build mpi-venvs lab-tools $(TESTS_STAMP) ## Run the tests on labs that matter most
+	$(PYTEST) tests/lab $(SHORT)
 	$(PYTHON) tests/mpi/fuzz.py --tributary $(PROGRAM) --mpi mpich --path lossy-tree4 --path lossy-direct2 --path lossy-replicated4 --path lossy-network4 --kind right --kind wrong --programs 12 --batch 4
 
 # Writes JSON and a plot to build/bench/, and tables to docs/evidence/benchmarks-lab.md. One table alone:

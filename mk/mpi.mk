@@ -130,12 +130,12 @@ $(MPI_PLANTED): $(MPI_PRELOAD) tests/mpi/planted.c
 		$(filter %.o,$(MPI_OBJECTS)) $(MPI_CORE) $(MPI_LIBS)
 
 .PHONY: mpi-check-preload
-mpi-check-preload: mpi-preload mpi-venvs mpi-debian
-	$(PYTHON) tests/mpi/preload.py --libraries $(RELEASE_DIR) --build $(MPI_OBJECT_DIR)/preload
+mpi-check-preload: mpi-preload mpi-venvs mpi-debian $(TESTS_STAMP)
+	$(PYTEST) tests/mpi/test_library.py
 
 .PHONY: mpi-check-instructions mpi-check-tools
 mpi-check-tools:
 	$(call system_tools,counting instructions,valgrind,valgrind)
 
-mpi-check-instructions: mpi-preload mpi-check-tools .venv/mpich.stamp
-	$(PYTHON) tests/mpi/instructions.py --libraries $(RELEASE_DIR)
+mpi-check-instructions: mpi-preload mpi-check-tools .venv/mpich.stamp $(TESTS_STAMP)
+	$(PYTEST) tests/mpi/test_instructions.py

@@ -1,7 +1,6 @@
 # The Python package, and the virtual environments of its tests. maturin builds it.
 
 MATURIN_VERSION := 1.16.0
-PYTEST_VERSION := 9.2.0
 HYPOTHESIS_VERSION := 6.170.15
 ML_DTYPES_VERSION := 0.6.0
 TORCH_VERSION := 2.15.0
@@ -49,7 +48,7 @@ python-package: wheel-here ## Build the wheel for this machine, and install it f
 # The profile of `make test-rust`, which has compiled most of it.
 test-python: ## Test the Python package
 	$(MAKE) --no-print-directory python-package PYTHON_PROFILE=dev
-	$(VENV_python)/bin/python -m pytest -q -p no:cacheprovider tests/python
+	$(VENV_python)/bin/python -m pytest -q tests/python
 	@echo "tests/torch is not among these: torch is large, and make test-torch installs it"
 
 # PyPI's wheel for Linux needs CUDA's libraries to be loaded, on machines without a GPU too: 5 GB.
@@ -73,7 +72,7 @@ torch-venv: $(TORCH_WHEEL) $(TORCH_STAMP)
 		build/wheels/tributary-*.whl
 
 test-torch: torch-venv ## Test the backend of torch.distributed; installs torch, 5 GB
-	$(VENV_torch)/bin/python -m pytest -q -p no:cacheprovider tests/torch
+	$(VENV_torch)/bin/python -m pytest -q tests/torch
 	$(VENV_torch)/bin/python tests/torch/conformance.py
 
 # They see the packages of the environment with torch, and have one of their own for what they bring.
@@ -90,7 +89,7 @@ $(FRAMEWORKS_STAMP): $(TORCH_STAMP)
 
 .PHONY: test-torch-frameworks
 test-torch-frameworks: torch-venv $(FRAMEWORKS_STAMP) ## Train with Lightning, Accelerate and transformers over that backend; not part of CI
-	$(VENV_torch_frameworks)/bin/python -m pytest -q -p no:cacheprovider tests/torch_frameworks
+	$(VENV_torch_frameworks)/bin/python -m pytest -q tests/torch_frameworks
 
 bench-torch: torch-venv ## Time the backend of torch.distributed beside Gloo
 	$(VENV_torch)/bin/python bench/torch_gloo.py

@@ -20,12 +20,12 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path.insert(0, str(ROOT / "tests/lab"))
+sys.path.insert(0, str(ROOT / "tests"))
 from further import (ALSO, TABLES, check_choice, measure_also, measure_groups, measure_memory,  # noqa: E402, they find labs
                      print_also, print_checks)
 from garbage import measure_flood  # noqa: E402
-from lab import parser_of  # noqa: E402
-from labs import METHODS, USUAL_METHODS, BenchLab, compile_program  # noqa: E402
+from harness.bench_labs import METHODS, USUAL_METHODS, BenchLab, compile_program  # noqa: E402
+from harness.places import mpirun, parser_of  # noqa: E402
 from throughput import measure_throughput  # noqa: E402
 
 # Case and its target by number of hosts: the best plain MPI's time over ours. "apart": with a barrier before each call,
@@ -105,8 +105,7 @@ def judge(host_counts, cases, methods, results):
 
 def mpi_version(mpi, arguments):
     """The MPI's version, from its mpirun."""
-    mpirun = arguments.venvs / mpi / "bin/mpirun"
-    words = subprocess.run([mpirun, "--version"], check=True, text=True,
+    words = subprocess.run([mpirun(arguments, mpi), "--version"], check=True, text=True,
                            capture_output=True).stdout.split()
     # "mpirun (Open MPI) 5.0.11" and "HYDRA build details: Version: 5.0.2".
     return next(word for word in words if word[0].isdigit())

@@ -23,9 +23,10 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path.insert(0, str(ROOT / "tests/lab"))
-from lab import Lab, parser_of  # noqa: E402, its folder is on the path only now
-from labs import ALL_LENGTHS, MPICH_OFI, MPICH_UCX, OPEN_MPI, compile_program, finish, start  # noqa: E402
+sys.path.insert(0, str(ROOT / "tests"))
+from harness.bench_labs import ALL_LENGTHS, MPICH_OFI, MPICH_UCX, OPEN_MPI, compile_program, finish, start  # noqa: E402, their folder is on the path only now
+from harness.labs import Lab  # noqa: E402
+from harness.places import mpirun, parser_of  # noqa: E402
 
 # Hosts of one kernel have no network by themselves; this one is as a cloud's, whose latency is most of its price.
 CLOUD = {"TRIBUTARY_NETWORK": "cloud"}
@@ -101,7 +102,7 @@ class DelayedLab(Lab):
     def lines(self, method, cases, programs, arguments):
         """Runs the program on the lab's hosts; its figures, and what the switch counted meanwhile."""
         mpi, is_plain, environment, _ = METHODS[method]
-        launcher = arguments.venvs.resolve() / mpi / "bin/mpirun"
+        launcher = mpirun(arguments, mpi)
         plain = ["--plain"] if is_plain else []
         before = self.counts()
         running = start(self.words("run", *plain, "--", launcher, "-n", arguments.hosts, programs[mpi], *cases),

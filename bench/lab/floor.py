@@ -10,15 +10,15 @@ import argparse
 import os
 import pathlib
 import statistics
-import subprocess
 import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path.insert(0, str(ROOT / "tests/lab"))
-from lab import Lab  # noqa: E402, its folder is on the path only now
-from labs import finish, start  # noqa: E402
+sys.path.insert(0, str(ROOT / "tests"))
+from harness.bench_labs import finish, start  # noqa: E402, their folder is on the path only now
+from harness.compiling import compile_c  # noqa: E402
+from harness.labs import Lab  # noqa: E402
 
 SERVER = "10.77.1.1"
 MODES = "tcp,udp,multicast"
@@ -70,10 +70,7 @@ class FlatLab(Lab):
 
 def main():
     arguments = parse_arguments()
-    arguments.build.mkdir(parents=True, exist_ok=True)
-    program = (arguments.build / "floor").resolve()
-    subprocess.run(["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", HERE / "floor.c",
-                    "-o", program], check=True)
+    program = compile_c("cc", [HERE / "floor.c"], arguments.build / "floor")
     modes = WAITS if arguments.modes == "waits" else arguments.modes
     cases = [(mode, int(yields)) for yields in arguments.yields.split(",") for mode in modes.split(",")]
     found = {case: [] for case in cases}

@@ -6,7 +6,7 @@ import statistics
 import sys
 from typing import NamedTuple
 
-from labs import MPICH_UCX, OPEN_MPI, BenchLab, case_of
+from harness.bench_labs import MPICH_UCX, OPEN_MPI, BenchLab, case_of
 
 # The payload that fits a packet: such a segment goes as a datagram, and its result by multicast.
 PACKET_BYTES = "1388"

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from labs import MPICH_UCX, BenchLab
+from harness.bench_labs import MPICH_UCX, BenchLab
 
 JOB_HOSTS = 4
 CASE = "allreduce:8"

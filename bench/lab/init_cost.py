@@ -14,10 +14,12 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path.insert(0, str(ROOT / "tests/lab"))
-from labs import MPICH_UCX, OPEN_MPI  # noqa: E402, its folder is on the path only now
-from lab import Lab, command, parser_of  # noqa: E402
-from nothing_deployed import WITHOUT_MANAGER  # noqa: E402
+sys.path.insert(0, str(ROOT / "tests"))
+from harness.bench_labs import MPICH_UCX, OPEN_MPI  # noqa: E402, their folder is on the path only now
+from harness.compiling import compile_c  # noqa: E402
+from harness.labs import Lab, command  # noqa: E402
+from harness.places import mpicc, mpirun, parser_of  # noqa: E402
+from harness.undeployed import WITHOUT_MANAGER  # noqa: E402
 
 PLAIN = {"openmpi": OPEN_MPI, "mpich": MPICH_UCX}
 WAYS = ("plain", "job", "tree")
@@ -33,15 +35,12 @@ def parse_arguments():
 
 
 def compile_program(mpi, arguments):
-    arguments.build.mkdir(parents=True, exist_ok=True)
-    program = (arguments.build / f"init_cost-{mpi}").resolve()
-    subprocess.run([arguments.venvs / mpi / "bin/mpicc", "-std=gnu11", "-O2", HERE / "init_cost.c", "-o", program], check=True)
-    return program
+    return compile_c(mpicc(arguments, mpi), [HERE / "init_cost.c"], arguments.build / f"init_cost-{mpi}")
 
 
 def words_of(way, mpi, name, hosts, program, arguments):
     tributary = arguments.tributary.resolve()
-    launch = [arguments.venvs.resolve() / mpi / "bin/mpirun", "-n", hosts, program]
+    launch = [mpirun(arguments, mpi), "-n", hosts, program]
     preload = f"LD_PRELOAD={tributary.with_name('libtributary.so')}"
     before = {"plain": [], "job": [*WITHOUT_MANAGER, preload], "tree": ["env", preload, "TRIBUTARY_BETWEEN_HOSTS=tree"]}[way]
     return command(tributary, "run", name, "--plain", "--", *before, *launch)

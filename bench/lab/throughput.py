@@ -9,7 +9,7 @@ import statistics
 import sys
 import time
 
-from labs import MPICH_UCX, BenchLab
+from harness.bench_labs import MPICH_UCX, BenchLab
 
 INPUT_BYTES = 16 << 20
 SEGMENTS, STREAM = {}, {"TRIBUTARY_STREAM_MIN": "1"}

@@ -18,11 +18,11 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path.insert(0, str(ROOT / "mk"))
-import mpi_launch  # noqa: E402, its folder is on the path only now
+sys.path.insert(0, str(ROOT / "tests"))
+from harness import running  # noqa: E402, their folder is on the path only now
+from harness.compiling import compile_c  # noqa: E402
 
 MPIS = ["openmpi", "mpich"]
-CFLAGS = ["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]
 KIB, MIB = 1024, 1024 * 1024
 
 # Ranks, cases with the ratio each should reach. `:apart` has a barrier in front of each call.
@@ -74,30 +74,25 @@ def parse_arguments():
 
 def environment(ranks):
     """With a core for every rank, each MPI's defaults; with fewer cores, settings that let it yield."""
-    result = mpi_launch.environment()
+    result = running.environment()
     if ranks <= len(os.sched_getaffinity(0)):
-        for name in [name for name in mpi_launch.SETTINGS if name.startswith("MPIR_CVAR_CH4")]:
+        for name in [name for name in running.SETTINGS if name.startswith("MPIR_CVAR_CH4")]:
             result.pop(name, None)
     return result
 
 
 def run(command, timeout, ranks=1):
     try:
-        status, output = mpi_launch.run(command, timeout, environment(ranks))
-    except mpi_launch.TimedOut as late:
-        sys.exit(f"{' '.join(map(str, command))}\n{late}\n{late.output[-2000:]}")
+        status, output = running.run(command, timeout, environment(ranks))
+    except running.TimedOut as late:
+        sys.exit(f"{' '.join(map(str, command))}\n{late}")
     if status != 0:
         sys.exit(f"{' '.join(map(str, command))}\nexit status {status}\n{output[-2000:]}")
     return output
 
 
 def compile_program(compiler, name, build):
-    build.mkdir(parents=True, exist_ok=True)
-    source, target = HERE / f"{name}.c", build / name
-    changed = max(path.stat().st_mtime for path in (source, HERE / "measure.h"))
-    if not target.exists() or target.stat().st_mtime < changed:
-        run([compiler, *CFLAGS, source, "-o", target, "-lpthread"], 120)
-    return target
+    return compile_c(compiler, [HERE / f"{name}.c"], build / name)
 
 
 def run_cases(mpi, program, ranks, cases, preload, arguments):

@@ -26,10 +26,8 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path.insert(0, str(ROOT / "mk"))
 sys.path.insert(0, str(HERE))
-import mpi_launch  # noqa: E402, its folder is on the path only now
-import node  # noqa: E402
+import node  # noqa: E402, its folder is on the path only now
 
 WINDOW = 64
 LENGTHS = [1 << power for power in range(0, 23, 2)]

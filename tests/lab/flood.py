@@ -18,16 +18,15 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import urllib.error
 import urllib.request
 
-import labs
-from fabrics import Fabric
-from lab import ROOT, parser_of
-from soak import compile_program
-
-sys.path.insert(0, str(ROOT / "mk"))
-import mpi_launch  # noqa: E402, its folder is on the path only now
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from harness import bench_labs, running  # noqa: E402, their folder is on the path only now
+from harness.compiling import compile_soak  # noqa: E402
+from harness.fabrics import Fabric  # noqa: E402
+from harness.places import mpirun, parser_of  # noqa: E402
 
 # Outstanding operations that a communicator asks for.
 OSOS_OF_A_GROUP = 8
@@ -48,20 +47,20 @@ def parse_arguments():
 
 def job_environment(fabric, tenant, arguments):
     """That of a job of two hosts that this machine acts as."""
-    return mpi_launch.environment(
+    return running.environment(
         TRIBUTARY_MANAGER=fabric.manager, TRIBUTARY_TOKEN_FILE=str(fabric.folder / f"{tenant}.token"),
         LD_PRELOAD=str(arguments.tributary.resolve().with_name("libtributary.so")),
         TRIBUTARY_HOSTS="2", TRIBUTARY_BETWEEN_HOSTS="tree", TRIBUTARY_CHANNEL="tcp",
-        TRIBUTARY_REPORT=str(fabric.folder / "report.json"), **labs.waiting(2 + 2))
+        TRIBUTARY_REPORT=str(fabric.folder / "report.json"), **bench_labs.waiting(2 + 2))
 
 
-def mpirun(arguments):
-    return [arguments.venvs.resolve() / arguments.mpi / "bin/mpirun", "-n", "2"]
+def launch_words(arguments):
+    return [mpirun(arguments, arguments.mpi), "-n", "2"]
 
 
 def measure(fabric, program, arguments):
     """Microseconds of the quiet tenant's calls: median and 99th percentile."""
-    done = subprocess.run([*mpirun(arguments), program, arguments.case], check=True, text=True, capture_output=True,
+    done = subprocess.run([*launch_words(arguments), program, arguments.case], check=True, text=True, capture_output=True,
                           env=job_environment(fabric, "quiet", arguments), timeout=arguments.timeout)
     line = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
     return line["call_median_us"], line["p99_us"]
@@ -70,7 +69,7 @@ def measure(fabric, program, arguments):
 @contextlib.contextmanager
 def operations(tenant, fabric, soak, arguments):
     """All kinds of operations on seven communicators, several at once, as fast as they go."""
-    words = [*mpirun(arguments), soak, "--operations", "1e18", "--seconds", str(FLOOD_SECONDS), "--depth", "8"]
+    words = [*launch_words(arguments), soak, "--operations", "1e18", "--seconds", str(FLOOD_SECONDS), "--depth", "8"]
     job = subprocess.Popen(words, env=job_environment(fabric, tenant, arguments), stdin=subprocess.DEVNULL,
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
@@ -94,14 +93,14 @@ def in_threads(work, threads=2):
         except Exception as error:  # pylint: disable=broad-exception-caught
             raised.append(error)
 
-    running = [threading.Thread(target=run, daemon=True) for _ in range(threads)]
-    for thread in running:
+    flooding = [threading.Thread(target=run, daemon=True) for _ in range(threads)]
+    for thread in flooding:
         thread.start()
     try:
         yield
     finally:
         stop.set()
-        for thread in running:
+        for thread in flooding:
             thread.join()
     if raised:
         raise raised[0]
@@ -149,12 +148,12 @@ FLOODS = {
 
 
 def wait_until(condition):
-    labs.time.sleep(0.05)
-    until = labs.time.monotonic() + 20
+    time.sleep(0.05)
+    until = time.monotonic() + 20
     while not condition():
-        if labs.time.monotonic() > until:
+        if time.monotonic() > until:
             sys.exit("flood: jobs did not start or end within 20 s")
-        labs.time.sleep(0.05)
+        time.sleep(0.05)
 
 
 def check_limits(fabric):
@@ -168,8 +167,8 @@ def check_limits(fabric):
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = parse_arguments()
-    soak = compile_program(arguments)
-    bench = labs.compile_program(arguments.mpi, arguments).resolve()
+    soak = compile_soak(arguments.mpi, arguments)
+    bench = bench_labs.compile_program(arguments.mpi, arguments)
     figures = {"alone": []}
     with tempfile.TemporaryDirectory(prefix="tributary-flood-") as temporary:
         folders = [pathlib.Path(temporary, name) for name in ("shared", "beside")]

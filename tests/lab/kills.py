@@ -18,21 +18,17 @@ import sys
 import tempfile
 import time
 
-from fabrics import Fabric
-from lab import ROOT, parser_of
-from soak import compile_program
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from harness import running  # noqa: E402, their folder is on the path only now
+from harness.compiling import compile_soak  # noqa: E402
+from harness.fabrics import Fabric  # noqa: E402
+from harness.places import mpirun, parser_of  # noqa: E402
+from harness.processes import END_WITHIN, MARK, eventually, is_alive, kill_all, name_of, processes_of  # noqa: E402
 
-sys.path.insert(0, str(ROOT / "mk"))
-import mpi_launch  # noqa: E402, its folder is on the path only now
-
-# The variable by which the processes of a job are known.
-MARK = "TRIBUTARY_KILLED_JOB"
 # Jobs after which the daemons have allocated what they keep.
 SETTLED_AFTER = 10
 # Longest life of a job before it is killed, in seconds: set-up takes about half of it.
 LIFE_MAX = 1.5
-# How long an end may take, in seconds.
-END_WITHIN = 20
 # What MPIs leave when they are killed.
 OF_MPI = ("mpich_shm", "mpich_shar_tmp", "ucx_shm", "vader_segment", "sm_segment", "ompi.", "prte.", "pmix")
 
@@ -45,31 +41,6 @@ def parse_arguments():
     parser.add_argument("--hosts", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()
-
-
-def processes_of(job):
-    """The processes that belong to a job, by their environment."""
-    mark, found = f"{MARK}={job}".encode(), []
-    for process in pathlib.Path("/proc").iterdir():
-        if not process.name.isdigit():
-            continue
-        with contextlib.suppress(OSError):
-            if mark in (process / "environ").read_bytes().split(b"\0"):
-                found.append(int(process.name))
-    return found
-
-
-def is_alive(pid):
-    with contextlib.suppress(OSError):
-        state = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
-        return state != "Z"
-    return False
-
-
-def name_of(pid):
-    with contextlib.suppress(OSError):
-        return pathlib.Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
-    return ""
 
 
 def kill(draw, pids, program):
@@ -87,23 +58,14 @@ def kill(draw, pids, program):
     return how
 
 
-def eventually(condition, within=END_WITHIN):
-    until = time.monotonic() + within
-    while not condition():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 def run_job(draw, number, fabric, program, arguments):
     """One job from its start to its end; what stays behind, for people."""
     job = f"{os.getpid()}-{number}"
-    environment = mpi_launch.environment(
+    environment = running.environment(
         TRIBUTARY_MANAGER=fabric.manager, TRIBUTARY_TOKEN_FILE=str(fabric.token), TMPDIR=str(fabric.folder / "tmp"),
         LD_PRELOAD=str(arguments.tributary.resolve().with_name("libtributary.so")),
         TRIBUTARY_HOSTS=str(arguments.hosts), TRIBUTARY_BETWEEN_HOSTS="tree", **{MARK: job})
-    words = [arguments.venvs.resolve() / arguments.mpi / "bin/mpirun", "-n", str(arguments.ranks), program,
+    words = [mpirun(arguments, arguments.mpi), "-n", str(arguments.ranks), program,
              "--operations", "1e18", "--seconds", "60", "--seed", str(number), "--depth", "4"]
     launched = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                 stderr=subprocess.DEVNULL, start_new_session=True)
@@ -113,17 +75,14 @@ def run_job(draw, number, fabric, program, arguments):
     # Where no process had come up yet there was none to kill.
     if not eventually(lambda: launched.poll() is not None, 3):
         how = "nothing, then everything"
-        for pid in processes_of(job):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_all(processes_of(job))
     with contextlib.suppress(subprocess.TimeoutExpired):
         launched.wait(timeout=END_WITHIN)
     told = f"job {number}, {how} killed after {life:.2f} s"
     alive = lambda: [pid for pid in processes_of(job) if is_alive(pid)]
     if not eventually(lambda: not alive()):
         left = [f"{pid} {name_of(pid)}" for pid in alive()]
-        for pid in alive():
-            os.kill(pid, signal.SIGKILL)
+        kill_all(alive())
         return how, [f"{told}: processes stay: {left}"]
     if not eventually(lambda: not fabric.held()):
         return how, [f"{told}: {fabric.held()} stay"]
@@ -167,7 +126,7 @@ def least_usage(fabric):
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = parse_arguments()
-    program = compile_program(arguments)
+    program = compile_soak(arguments.mpi, arguments)
     draw = random.Random(arguments.seed)
     problems, ways = [], {}
     with tempfile.TemporaryDirectory(prefix="tributary-kills-") as temporary:

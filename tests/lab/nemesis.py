@@ -30,9 +30,12 @@ import threading
 import time
 
 import soak
-from daemons import Daemon
-from lab import parser_of
-from soak import compile_program, settled_status
+from soak import settled_status
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from harness.compiling import compile_soak  # noqa: E402, their folder is on the path only now
+from harness.daemons import Daemon  # noqa: E402
+from harness.places import mpirun, parser_of  # noqa: E402
 
 # Kinds of events, each with its weight.
 KINDS = {
@@ -142,7 +145,7 @@ class RankJob:
         address = f"{lab.addresses['h0']}:{draw.randrange(20_000, 30_000)}"
         settings = [f"TRIBUTARY_BETWEEN_HOSTS={between_hosts}", "TRIBUTARY_STREAM_MIN=4096"]
         words = lambda rank: lab.on(
-            self.host_of(rank), "env", *settings, python, soak.HERE / "victim.py", state, rank, ranks, address,
+            self.host_of(rank), "env", *settings, python, pathlib.Path(__file__).with_name("victim.py"), state, rank, ranks, address,
             self.goes if state != "streams" else -1, event.away)
         self.ranks = [subprocess.Popen(words(rank), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                        stderr=subprocess.PIPE, text=True) for rank in range(ranks)]
@@ -254,7 +257,7 @@ def start_program(lab, program, folder, arguments):
     ranks = arguments.hosts * arguments.ranks_per_host
     words = lab.words(
         "run", "--ranks-per-host", arguments.ranks_per_host, "--report", folder / "report.json", "--",
-        arguments.venvs.resolve() / arguments.mpi / "bin/mpirun", "-n", ranks, program, "--operations", "1e18",
+        mpirun(arguments, arguments.mpi), "-n", ranks, program, "--operations", "1e18",
         "--seconds", arguments.seconds, "--depth", arguments.depth, "--pause-ms", arguments.pause_ms,
         "--seed", arguments.seed, "--watchdog", int(arguments.seconds) + 120, "--ends", folder / "ends")
     environment = {**os.environ, "TRIBUTARY_CHANNEL": arguments.channel, "TRIBUTARY_BETWEEN_HOSTS": "tree"}
@@ -377,7 +380,7 @@ def cells(row):
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = parse_arguments()
-    program = compile_program(arguments)
+    program = compile_soak(arguments.mpi, arguments)
     with tempfile.TemporaryDirectory(prefix="tributary-nemesis-") as temporary:
         folder = pathlib.Path(temporary)
         log = open(arguments.keep_log or folder / "log", "w", encoding="utf-8")

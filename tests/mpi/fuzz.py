@@ -18,17 +18,18 @@ import tempfile
 import threading
 import time
 
-import run as programs
-from run import mpi_launch
-
-sys.path.insert(0, str(programs.ROOT / "tests/lab"))
-from fabrics import Fabric  # noqa: E402, its folder is on the path only now
-from lab import Lab  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import programs  # noqa: E402, it finds the harness
+from harness import running  # noqa: E402
+from harness.compiling import MpiTests  # noqa: E402
+from harness.fabrics import Fabric  # noqa: E402
+from harness.labs import Lab  # noqa: E402
+from harness.places import MPI_TESTS, mpirun, parser_of  # noqa: E402
 
 DIRECT = {"TRIBUTARY_BETWEEN_HOSTS": "direct", "TRIBUTARY_HOST_ADDRESS": "127.0.0.1"}
 REPLICATED = DIRECT | {"TRIBUTARY_BETWEEN_HOSTS": "replicated"}
 # Tree, groups and links take turns in a communicator.
-MIXED = {"TRIBUTARY_TUNING": str(programs.ROOT / "tests/mpi/mixed.toml"), "TRIBUTARY_HOST_ADDRESS": "127.0.0.1"}
+MIXED = {"TRIBUTARY_TUNING": str(MPI_TESTS / "mixed.toml"), "TRIBUTARY_HOST_ADDRESS": "127.0.0.1"}
 # The programs make communicators without end: each is to be the library's from its first call on.
 ALWAYS = {"TRIBUTARY_COMMUNICATORS_EAGER": "60000"}
 # How long after the last one a node is killed, in seconds: from and to.
@@ -203,11 +204,8 @@ def losing_nodes(options, seed):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__.splitlines()[0])
     parser.add_argument("--mpi", choices=programs.MPIS, action="append", help="default: all")
-    parser.add_argument("--venvs", type=pathlib.Path, default=programs.ROOT / ".venv")
-    parser.add_argument("--tributary", type=pathlib.Path, default=programs.ROOT / "target/release/tributary")
-    parser.add_argument("--build", type=pathlib.Path, default=programs.ROOT / "build/mpi-tests")
     parser.add_argument("--programs", type=int, default=2000, help="of each kind, for each MPI (default %(default)s)")
     parser.add_argument("--batch", type=int, default=40, help="programs of one launch (default %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="number of the first program")
@@ -239,13 +237,13 @@ def batches(options):
             turn += 1
 
 
-def run_batch(options, place, batch, report):
+def run_batch(options, mpi, fuzz, batch, report):
     """Runs one batch. Returns the report's counts and how many nodes were killed; raises Failure."""
     path = batch.path
     timeout = options.timeout * (LOSSY_TAKES_TIMES if path.loses else 1)
     programs_of_batch = {f"MPI_FUZZ_{batch.kind.upper()}": str(batch.count), "MPI_FUZZ_FIRST": str(batch.first)}
     settings = ALWAYS | path.settings | programs_of_batch
-    job = ["--report", report, "--", place["mpirun"], "-n", str(path.ranks), place["folder"] / "fuzz",
+    job = ["--report", report, "--", mpirun(options, mpi), "-n", str(path.ranks), fuzz,
            *programs.arguments_of(argparse.Namespace(sample=None, seed=batch.seed, timeout=timeout), ())]
     command = [options.tributary, "run", "--hosts", str(path.hosts), *job]
     program = programs.Program("fuzz")
@@ -256,18 +254,18 @@ def run_batch(options, place, batch, report):
             if not path.managed:
                 job = ["--plain", "--", *WITHOUT_MANAGER, options.tributary, "run", *job]
             command = lab.words("run", "--ranks-per-host", path.ranks // path.hosts, *job)
-            environment = mpi_launch.environment(**settings, **OPEN_MPI_ON_LAB)
+            environment = running.environment(**settings, **OPEN_MPI_ON_LAB)
             output = programs.run_checked(program, command, environment, timeout)
     elif path.kills:
         with losing_nodes(options, batch.seed + batch.first) as (fabric, killer):
-            environment = mpi_launch.environment(**settings, **fabric)
+            environment = running.environment(**settings, **fabric)
             output = programs.run_checked(program, command, environment, timeout)
         killed = killer.killed
     else:
-        output = programs.run_checked(program, command, mpi_launch.environment(**settings), timeout)
+        output = programs.run_checked(program, command, running.environment(**settings), timeout)
     counts = programs.read_counts(report, output)
     if path.counts and counts[path.counts] == 0:
-        raise programs.Failure(f"the report says {path.counts} 0", output)
+        raise running.Failure(f"the report says {path.counts} 0", output)
     return counts, killed
 
 
@@ -281,9 +279,7 @@ def repeat_command(options, mpi, batch):
 
 def run_mpi(options, mpi):
     """All batches under one MPI; how many failed."""
-    place = programs.prepare(options, mpi, [programs.Program("fuzz")])
-    if place["failed"]:
-        raise SystemExit(f"fuzz.py: fuzz.c does not compile: {place['failed']['fuzz']}")
+    fuzz = MpiTests(mpi, options).compile("fuzz")
     done = dict.fromkeys(KINDS, 0)
     kills = failures = 0
     with tempfile.TemporaryDirectory(prefix="mpi-fuzz-") as folder:
@@ -292,11 +288,10 @@ def run_mpi(options, mpi):
             report.unlink(missing_ok=True)
             started = time.monotonic()
             try:
-                counts, killed = run_batch(options, place, batch, report)
-            except programs.Failure as failure:
+                counts, killed = run_batch(options, mpi, fuzz, batch, report)
+            except running.Failure as failure:
                 failures += 1
                 print(f"{mpi:9} {batch}  FAILED  {failure}")
-                print("".join(f"    | {line}\n" for line in failure.output.splitlines()[-30:]), end="")
                 print(f"    again: {repeat_command(options, mpi, batch)}", flush=True)
                 continue
             done[batch.kind] += batch.count

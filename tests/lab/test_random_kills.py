@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Kills jobs that join their hosts themselves, at random moments: from before MPI_Init to the middle of their operations.
 
 Whatever is killed with SIGKILL (a rank, the launcher, or everything), the job ends, and no process, socket or file of it stays on
@@ -8,16 +7,17 @@ any host. A seed brings the moments back as far as a machine's timing does.
 import os
 import pathlib
 import random
-import signal
-import sys
 import tempfile
 import time
 
-import soak
-from kills import name_of
-from nothing_deployed import HOSTS, LAB, MPIS, Marked, job_words, kill_all
-from test import Failure, Tests, bounded, on, parse_arguments
+import pytest
+from harness.compiling import compile_soak
+from harness.jobs import on
+from harness.processes import kill_all, name_of
+from harness.running import Failure, bounded
+from harness.undeployed import HOSTS, LAB, Marked, job_words
 
+MPIS = ("openmpi", "mpich")
 # When something is killed, in seconds after the launcher was started: set-up takes about half a second.
 MOMENTS_S = (0.0, 2.0)
 WHAT = ("a rank", "the launcher", "everything")
@@ -67,25 +67,13 @@ def check_kill(number, mpi, name, program, random_source, arguments):
             raise Failure(f"{mpi}, {number}, {what} after {moment_s:.2f} s: {failure}") from failure
 
 
-def check_kills(mpi, name, arguments):
-    program = soak.compile_for(mpi, arguments)
-    random_source = random.Random(f"{arguments.seed} {mpi}")
-    for number in range(arguments.kills):
-        check_kill(number, mpi, name, program, random_source, arguments)
-    return f"{arguments.kills} kills, seed {arguments.seed}"
-
-
-def main():
-    # SIGTERM takes the lab down too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    arguments = parse_arguments([("--kills", {"type": int, "default": 4, "help": "kills under each MPI (default %(default)s)"}),
-                                 ("--seed", {"type": int, "default": 1, "help": "of moments and victims"})])
-    tests = Tests(arguments)
-    tests.on_lab(LAB, [(f"{mpi:8} killed at random moments", lambda name, mpi=mpi: check_kills(mpi, name, arguments))
-                       for mpi in MPIS])
-    print(f"{tests.failed} failed")
-    return 1 if tests.failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+@pytest.mark.short
+@pytest.mark.parametrize("mpi", MPIS)
+@pytest.mark.lab(*LAB)
+class TestRandomKills:
+    def test_nothing_stays_of_jobs_that_are_killed(self, mpi, lab, arguments, kills, tell):
+        program = compile_soak(mpi, arguments)
+        random_source = random.Random(f"{arguments.seed} {mpi}")
+        for number in range(kills):
+            check_kill(number, mpi, lab, program, random_source, arguments)
+        tell(f"{kills} kills, seed {arguments.seed}")

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Measures 4 hosts of a lab by `tributary bench -- LAUNCHER` without a manager, under Open MPI and MPICH, and checks
 the file to pass on.
 
@@ -11,13 +10,13 @@ import getpass
 import json
 import pathlib
 import re
-import signal
-import sys
 import tempfile
 
-from lab import command
-from nothing_deployed import HOSTS, LAB, WITHOUT_MANAGER
-from test import Failure, Tests, bounded, parse_arguments
+import pytest
+from harness.labs import command
+from harness.places import mpirun
+from harness.running import Failure, bounded
+from harness.undeployed import HOSTS, LAB, WITHOUT_MANAGER
 
 MPIS = ("openmpi", "mpich")
 PER_HOST = 2
@@ -43,8 +42,8 @@ COLUMNS = 80
 
 def measure(mpi, name, options, folder, arguments, environment=None):
     """Runs a measurement on a lab; its exit code and what it wrote."""
-    launcher = [arguments.venvs.resolve() / mpi / "bin/mpirun", "-n", RANKS]
-    words = [arguments.tributary.resolve(), "bench", "--folder", folder, "--report", folder / "file.json",
+    launcher = [mpirun(arguments, mpi), "-n", RANKS]
+    words = [arguments.tributary, "bench", "--folder", folder, "--report", folder / "file.json",
              "--rounds", ROUNDS, "--iters", BLOCKS, "--sizes", ",".join(map(str, SIZES)), *options, "--", *launcher]
     words = command(arguments.tributary, "run", name, "--plain", "--ranks-per-host", PER_HOST, "--",
                     *WITHOUT_MANAGER, *words)
@@ -204,21 +203,15 @@ def check_planted(mpi, name, arguments):
     return f"exit code {code}"
 
 
-def main():
-    # SIGTERM takes the lab down too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    arguments = parse_arguments()
-    tests = Tests(arguments)
-    cases = []
-    for mpi in MPIS:
-        cases += [(f"{mpi:8} {run}", lambda name, mpi=mpi, run=run: check_file(mpi, name, run, arguments))
-                  for run in RUNS]
-        cases.append((f"{mpi:8} no such interface", lambda name, mpi=mpi: check_reasons(mpi, name, arguments)))
-        cases.append((f"{mpi:8} a wrong element", lambda name, mpi=mpi: check_planted(mpi, name, arguments)))
-    tests.on_lab(LAB, cases)
-    print(f"{tests.failed} failed")
-    return 1 if tests.failed else 0
+@pytest.mark.parametrize("mpi", MPIS)
+@pytest.mark.lab(*LAB)
+class TestBenchReport:
+    @pytest.mark.parametrize("run", RUNS)
+    def test_the_file_to_pass_on_is_whole_and_names_nobody(self, mpi, run, lab, arguments, tell):
+        tell(check_file(mpi, lab, run, arguments))
 
+    def test_it_says_why_nothing_was_offloaded(self, mpi, lab, arguments, tell):
+        tell(check_reasons(mpi, lab, arguments))
 
-if __name__ == "__main__":
-    sys.exit(main())
+    def test_a_wrong_element_makes_the_measurement_fail(self, mpi, lab, arguments, tell):
+        tell(check_planted(mpi, lab, arguments))

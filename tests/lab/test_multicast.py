@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Runs jobs whose replicated groups multicast on hosts of a lab, and what can happen to multicasts. Datagrams come by sockets, or
 out of rings that a program of the kernel fills: the job's own, or that of a service which each host has.
 
@@ -10,23 +9,25 @@ import contextlib
 import json
 import pathlib
 import re
-import signal
 import sys
 import tempfile
 
-import soak
-from kills import eventually
-from nothing_deployed import FURTHER, HOSTS, WITHOUT_CAPABILITIES, Marked, job_words, must, run_everywhere, run_job
-from test import Failure, Tests, bounded, compile_program, on, parse_arguments, world_of
+import pytest
+from harness.compiling import compile_soak
+from harness.jobs import on, world_of
+from harness.processes import eventually
+from harness.running import Failure, bounded, must
+from harness.undeployed import FURTHER, HOSTS, LAB, WITHOUT_CAPABILITIES, Marked, job_words, run_everywhere, run_job
 
-LAB = ["--hosts", "4", "--hosts-per-leaf", "4"]
 MPIS = ("openmpi", "mpich")
 # Hosts of a lab share a kernel, where `auto` sends copies.
 GROUPS = {"TRIBUTARY_BETWEEN_HOSTS": "replicated", "TRIBUTARY_GROUPS": "4", "TRIBUTARY_MULTICAST": "on"}
-# Which of the further options a lab has, and what carries operations there.
-CARRIED = {(): "links and multicast datagrams, mixed_radix:4", ("--block-multicast",): "links and datagrams, mixed_radix:4"}
+# What carries operations where multicasts come to all hosts, and where they do not.
+MULTICASTS, COPIES = "links and multicast datagrams", "links and datagrams"
+ALGORITHM = ", mixed_radix:4"
+BLOCKING_LAB = (*LAB, "--block-multicast")
 # Where datagrams come from, and what the report says of it: by XDP behind the driver alone, for a lab's hosts take trains.
-RINGS = {"ring": " in rings", "ring-xdp": " in rings"}
+IN_RINGS = " in rings"
 NO_RINGS = (" (no ring at h0: interface eth0: not permitted; a ring needs CAP_NET_ADMIN and CAP_BPF, or the host's service "
             "(tributary rings))")
 # A name that each host has for itself.
@@ -42,7 +43,7 @@ IN_PAIRS = {**GROUPS, "TRIBUTARY_GROUPS": "2x2"}
 # What tells a host's kernel in its name.
 KERNEL = re.compile("@[0-9a-f]{8}")
 # A part of the program's combinations.
-SAMPLE = "256"
+SAMPLE = ("--sample", "256")
 DEAF_HOST = "h1"
 STRANGER = "h3"
 # From some moment on a host gets no multicasts, as behind a switch that forgot that it subscribes.
@@ -65,7 +66,7 @@ print(sent)
 """
 FLOOD_SECONDS = 3
 # Where what a host sends may have to be sent again, which is so for every other operation of four hosts.
-LOSSY_LAB = [*LAB, "--loss", "3", "--tcp-rto-min", "5"]
+LOSSY_LAB = (*LAB, "--loss", "3", "--tcp-rto-min", "5")
 COMPUTES_SECONDS = 10
 
 
@@ -84,7 +85,7 @@ class Running:
     def __init__(self, what, mpi, name, folder, arguments, settings=GROUPS, confined=()):
         folder = pathlib.Path(folder)
         self.ends, self.report = folder / "ends", folder / "report.json"
-        program = [*confined, soak.compile_for(mpi, arguments), "--seconds", 8, "--depth", 1, "--ends", self.ends]
+        program = [*confined, compile_soak(mpi, arguments), "--seconds", 8, "--depth", 1, "--ends", self.ends]
         words = job_words("run", mpi, name, len(HOSTS), 1, program, self.report, arguments)
         settings = [f"{knob}={value}" for knob, value in settings.items()]
         self.marked = Marked(f"{name}-{what}", ["env", *settings, *words], name, folder, arguments)
@@ -178,23 +179,22 @@ def services(name, hosts, arguments):
         yield
 
 
-def check_served(mpi, name, carried, program, arguments):
+def check_served(mpi, name, kind, program, arguments):
     """A job without privileges has rings where each host has a service, and says which host has none; whatever it has, its results
     are right."""
-    kind, algorithm = carried.rsplit(",", 1)
     program = [*WITHOUT_CAPABILITIES, *program]
     with services(name, HOSTS, arguments):
-        check_carried(f"{kind} in rings,{algorithm}", mpi, name, program, arguments, SERVED)
+        check_carried(kind + IN_RINGS + ALGORITHM, mpi, name, program, arguments, SERVED)
     with services(name, HOSTS[:1], arguments):
-        said = f"{kind} (no ring at {HOSTS[1]}: it has no service of rings),{algorithm}"
+        said = f"{kind} (no ring at {HOSTS[1]}: it has no service of rings){ALGORITHM}"
         check_carried(said, mpi, name, program, arguments, SERVED)
-    return check_carried(carried, mpi, name, program, arguments, SERVED)
+    return check_carried(kind + ALGORITHM, mpi, name, program, arguments, SERVED)
 
 
 def check_rings_of_ipv6(mpi, name, program, arguments):
     """Over IPv6 hosts send copies, and these come by rings of the job or of services."""
     join, leave, interface = FURTHER["IPv6"]
-    carried = "links and datagrams in rings, mixed_radix:4"
+    carried = COPIES + IN_RINGS + ALGORITHM
     settings = {**SERVED, "TRIBUTARY_INTERFACE": interface}
     run_everywhere(join, name, arguments)
     try:
@@ -245,41 +245,81 @@ def check_computing(name, program, arguments, settings):
     return re.search(r"computing: (.*)", text)[1]
 
 
-def main():
-    # SIGTERM takes the lab down too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    arguments = parse_arguments()
-    programs = {mpi: [compile_program("collectives", mpi, arguments)[0], "--sample", SAMPLE] for mpi in MPIS}
-    tests = Tests(arguments)
-    for options, carried in CARRIED.items():
-        cases = [(f"{mpi:8} carried", lambda name, mpi=mpi, carried=carried:
-                  check_carried(carried, mpi, name, programs[mpi], arguments)) for mpi in MPIS]
-        if not options:
-            copies = CARRIED[("--block-multicast",)]
-            cases += [("mpich    of one kernel", lambda name: check_carried(
-                          copies, "mpich", name, programs["mpich"], arguments, {**GROUPS, "TRIBUTARY_MULTICAST": "auto"})),
-                      ("mpich    forgotten", lambda name: check_forgotten("mpich", name, arguments)),
-                      ("mpich    routed leaves", lambda name: check_routed("mpich", name, programs["mpich"], arguments)),
-                      ("mpich    flooded", lambda name: check_flooded("mpich", name, arguments))]
-        kind, algorithm = carried.rsplit(",", 1)
-        ways = [*((way, way, [], said) for way, said in RINGS.items()), ("no rings", "ring", WITHOUT_CAPABILITIES, NO_RINGS)]
-        cases += [(f"{mpi:8} {label}", lambda name, mpi=mpi, way=way, confined=confined, said=f"{kind}{said},{algorithm}":
-                   check_carried(said, mpi, name, [*confined, *programs[mpi]], arguments, {**GROUPS, "TRIBUTARY_RECEIVE": way}))
-                  for label, way, confined, said in ways for mpi in MPIS]
-        if not options:
-            cases += [(f"{mpi:8} served", lambda name, mpi=mpi, carried=carried:
-                       check_served(mpi, name, carried, programs[mpi], arguments)) for mpi in MPIS]
-            cases += [(f"{mpi:8} rings of IPv6", lambda name, mpi=mpi: check_rings_of_ipv6(mpi, name, programs[mpi], arguments))
-                      for mpi in MPIS]
-            cases.append(("mpich    services killed", lambda name: check_services_killed("mpich", name, arguments)))
-        tests.on_lab([*LAB, *options], cases)
-    computing = compile_program("computing", "mpich", arguments)
-    tests.on_lab(LOSSY_LAB, [
-        (f"mpich    computing, multicast {multicast}", lambda name, multicast=multicast: check_computing(
-            name, computing, arguments, {**GROUPS, "TRIBUTARY_MULTICAST": multicast})) for multicast in ("on", "off")])
-    print(f"{tests.failed} failed")
-    return 1 if tests.failed else 0
+@pytest.fixture
+def program(mpi, compiled):
+    """A program of checked collectives, and the part of them that runs."""
+    return [compiled("collectives", mpi), *SAMPLE]
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+under_each_mpi = pytest.mark.parametrize("mpi", MPIS)
+under_mpich = pytest.mark.parametrize("mpi", ["mpich"])
+
+
+class Carried:
+    """What carries operations on a lab, whatever datagrams come by."""
+
+    kind = None
+
+    @under_each_mpi
+    def test_groups_exchange_datagrams(self, mpi, lab, program, arguments, tell):
+        tell(check_carried(self.kind + ALGORITHM, mpi, lab, program, arguments))
+
+    @pytest.mark.parametrize("way", ["ring", "ring-xdp"])
+    @under_each_mpi
+    def test_datagrams_come_by_rings_of_the_job(self, mpi, way, lab, program, arguments, tell):
+        settings = {**GROUPS, "TRIBUTARY_RECEIVE": way}
+        tell(check_carried(self.kind + IN_RINGS + ALGORITHM, mpi, lab, program, arguments, settings))
+
+    @under_each_mpi
+    def test_a_job_without_privileges_has_no_rings_and_says_it(self, mpi, lab, program, arguments, tell):
+        settings = {**GROUPS, "TRIBUTARY_RECEIVE": "ring"}
+        tell(check_carried(self.kind + NO_RINGS + ALGORITHM, mpi, lab, [*WITHOUT_CAPABILITIES, *program], arguments, settings))
+
+
+@pytest.mark.short
+@pytest.mark.lab(*LAB)
+class TestMulticast(Carried):
+    kind = MULTICASTS
+
+    @under_mpich
+    def test_hosts_of_one_kernel_send_copies(self, mpi, lab, program, arguments, tell):
+        tell(check_carried(COPIES + ALGORITHM, mpi, lab, program, arguments, {**GROUPS, "TRIBUTARY_MULTICAST": "auto"}))
+
+    @under_mpich
+    def test_hosts_send_copies_after_multicasts_stop_to_come(self, mpi, lab, arguments, tell):
+        tell(check_forgotten(mpi, lab, arguments))
+
+    @under_mpich
+    def test_hosts_of_a_routed_leaf_meet_first(self, mpi, lab, program, arguments, tell):
+        tell(check_routed(mpi, lab, program, arguments))
+
+    @under_mpich
+    def test_a_strangers_flood_changes_nothing(self, mpi, lab, arguments, tell):
+        tell(check_flooded(mpi, lab, arguments))
+
+    @under_each_mpi
+    def test_a_job_has_rings_of_its_hosts_services(self, mpi, lab, program, arguments, tell):
+        tell(check_served(mpi, lab, self.kind, program, arguments))
+
+    @under_each_mpi
+    def test_datagrams_of_ipv6_come_by_rings(self, mpi, lab, program, arguments, tell):
+        tell(check_rings_of_ipv6(mpi, lab, program, arguments))
+
+    @under_mpich
+    def test_a_job_outlives_its_hosts_services(self, mpi, lab, arguments, tell):
+        tell(check_services_killed(mpi, lab, arguments))
+
+
+@pytest.mark.short
+@pytest.mark.lab(*BLOCKING_LAB)
+class TestBlockedMulticast(Carried):
+    kind = COPIES
+
+
+@pytest.mark.short
+@pytest.mark.lab(*LOSSY_LAB)
+class TestComputing:
+    @pytest.mark.parametrize("multicast", ["on", "off"])
+    def test_one_host_computes_while_the_others_need_it(self, multicast, lab, arguments, compiled, tell):
+        tell(check_computing(lab, [compiled("computing", "mpich"), "--sample", "1"], arguments,
+                             {**GROUPS, "TRIBUTARY_MULTICAST": multicast}))

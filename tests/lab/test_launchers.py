@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Starts MPI programs on hosts of a lab as clusters do: by ssh, by Slurm, and by `tributary lab run`.
 
 The hosts run Debian's sshd and slurmd. Commands start in an environment of their own, with nothing of the lab's: whatever ranks
@@ -7,25 +6,24 @@ within `salloc`: with nothing deployed, with an aggregator that the job brings, 
 and no socket.
 """
 
-import contextlib
 import json
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
-import sys
 import tempfile
-import types
 
-import soak
-from kills import eventually
-from lab import Lab
-from nothing_deployed import sockets
-from test import Failure, Tests, bounded, compile_program, parse_arguments, run_program, world_of
+import pytest
+from harness.compiling import compile_soak
+from harness.jobs import run_program, world_of
+from harness.labs import Lab, taken_down_on_sigterm
+from harness.places import mpirun
+from harness.plugin import skip_unless_ci
+from harness.processes import eventually, kill_all, processes_that
+from harness.running import Failure, bounded
+from harness.undeployed import sockets
 
-HOSTS = 4
-SAMPLE = "256"
+SAMPLE = ("--sample", "256")
 # Slurm's pmi2 takes no request as long as MPICH's over UCX, from 8 hosts on, of programs with threads, and of others where UCX
 # finds more devices: plain MPICH does not start.
 SHORT_ADDRESSES = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
@@ -47,7 +45,6 @@ LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "srun", "salloc")
 # through with it comes before this one has set up the world's communicator (open-mpi/ompi#12495). Seen with srun on busy cores.
 OWN_CRASH = ("mca_pml_ob1_recv_frag_callback_match", "ompi_mpi_init")
 OWN_CRASH_SAID = ", a second time: Open MPI had crashed in its own MPI_Init"
-IS_CI = os.environ.get("CI") == "true"
 DEBIAN_OPENMPI = pathlib.Path("/usr/bin/mpirun.openmpi")
 
 SSHD = """\
@@ -181,8 +178,8 @@ class Cluster:
 
 def launchers(cluster, arguments):
     """How jobs are started: by name, the kind of MPI, and the words before a program of so many ranks."""
-    folder, venvs = cluster.folder, arguments.venvs.resolve()
-    openmpi, mpich = venvs / "openmpi/bin/mpirun", venvs / "mpich/bin/mpirun"
+    folder = cluster.folder
+    openmpi, mpich = mpirun(arguments, "openmpi"), mpirun(arguments, "mpich")
     by_ssh = {
         "Open MPI 5 by ssh": ("openmpi", lambda ranks, hosts: [
             openmpi, "--prtemca", "plm_ssh_agent", cluster.agent, "--hostfile", folder / hosts,
@@ -208,7 +205,7 @@ def launchers(cluster, arguments):
 
 
 def job_words(cluster, launcher, ranks, hosts, options, program, environment, arguments):
-    words = [arguments.tributary.resolve(), "run", *options, "--", *launcher(ranks, hosts), *program]
+    words = [arguments.tributary, "run", *options, "--", *launcher(ranks, hosts), *program]
     return cluster.words(environment, *words)
 
 
@@ -279,7 +276,7 @@ def check_from_elsewhere(cluster, launcher, program, arguments):
     own = f"mount -t tmpfs none {cluster.folder}/own && exec \"$@\""
     (cluster.folder / "own").mkdir(exist_ok=True)
     environment = {"TMPDIR": cluster.folder / "own"}
-    words = [arguments.tributary.resolve(), "run", "--", *launcher(len(cluster.hosts) - 1, "others"), *program]
+    words = [arguments.tributary, "run", "--", *launcher(len(cluster.hosts) - 1, "others"), *program]
     words = cluster.words(environment, "unshare", "-m", "sh", "-c", own, "sh", *words)
     code, text = bounded(words, arguments.timeout)
     if code != 0 or " 0 failed" not in text:
@@ -293,7 +290,7 @@ def check_from_elsewhere(cluster, launcher, program, arguments):
 def check_killed(cluster, launcher, mpi, arguments):
     """The launcher is killed in the middle of the job's operations, or Slurm's job is cancelled."""
     cluster.await_idle()
-    program = soak.compile_for(mpi, arguments)
+    program = compile_soak(mpi, arguments)
     before = sockets(cluster.lab.name, arguments)
     ends = cluster.folder / "ends"
     ends.unlink(missing_ok=True)
@@ -321,23 +318,11 @@ def check_killed(cluster, launcher, mpi, arguments):
         said.seek(0)
         raise Failure(f"{failure}\n{said.read()}") from failure
     finally:
-        for pid in processes_of(cluster, program):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_all(processes_of(cluster, program))
         job.kill()
         job.wait()
         said.close()
     return f"{len(running)} processes and all sockets are gone"
-
-
-def processes_that(is_meant):
-    """The processes whose folder in /proc says so; those that end meanwhile do not count."""
-    found = []
-    for folder in pathlib.Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if is_meant(folder):
-                found.append(int(folder.name))
-    return found
 
 
 def processes_of(cluster, program):
@@ -354,67 +339,65 @@ def launchers_of(cluster):
 
 
 def kill_launchers(cluster):
-    for pid in launchers_of(cluster):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    kill_all(launchers_of(cluster))
 
 
-def debian_program(arguments):
-    """The program of checked collectives, compiled for Debian's Open MPI."""
-    bin_folder = arguments.build / "debian-openmpi/bin"
-    bin_folder.mkdir(parents=True, exist_ok=True)
-    link = bin_folder / "mpicc"
-    link.unlink(missing_ok=True)
-    link.symlink_to("/usr/bin/mpicc.openmpi")
-    there = types.SimpleNamespace(build=arguments.build, venvs=arguments.build)
-    return compile_program("collectives", "debian-openmpi", there)[0]
+# How jobs are started, by name; `launchers` says how in words.
+BY_SSH = ("Open MPI 5 by ssh", "MPICH by ssh", "Open MPI 4 by ssh")
+BY_SLURM = (BY_PMI2, "srun --mpi=pmix", OPEN_MPI_IN_SALLOC, "MPICH in salloc")
+OF_DEBIAN = "Open MPI 4 by ssh"
 
 
-def main():
-    # SIGTERM takes the lab down too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    arguments = parse_arguments([("--hosts", {"type": int, "default": HOSTS, "help": "of the lab (default %(default)s)"})])
+@pytest.fixture(scope="module")
+def cluster(request, arguments):
+    """A lab whose hosts have the daemons of launchers."""
     missing = [tool for tool in TOOLS if find(tool) is None]
     if missing or os.geteuid() != 0:
-        why = f"{', '.join(missing)} not found (make launchers-tools)" if missing else "sshd and slurmd need root"
-        print(f"NOT RUN: {why}", file=sys.stderr)
-        return 1 if IS_CI else 0
-    programs = {mpi: [compile_program("collectives", mpi, arguments)[0], "--sample", SAMPLE] for mpi in ("openmpi", "mpich")}
-    if not DEBIAN_OPENMPI.exists():
-        print(f"{'FAILED' if IS_CI else 'NOT RUN'}: Open MPI 4 and srun's PMIx: no {DEBIAN_OPENMPI} (make mpi-debian)", file=sys.stderr)
-        if IS_CI:
-            return 1
-    else:
-        programs["debian-openmpi"] = [debian_program(arguments), "--sample", SAMPLE]
-    tests = Tests(arguments)
+        skip_unless_ci(f"{', '.join(missing)} not found (make launchers-tools)" if missing else "sshd and slurmd need root")
+    hosts = request.config.getoption("--cluster")
     # The lab ends first, and what its daemons write with it.
-    with tempfile.TemporaryDirectory(prefix="tributary-launchers-") as temporary, \
-            Lab(arguments.tributary, f"launch-{os.getpid()}", "--hosts", arguments.hosts, "--hosts-per-leaf", arguments.hosts) as lab:
-        cluster = Cluster(lab, arguments.hosts, pathlib.Path(temporary))
+    with taken_down_on_sigterm(), tempfile.TemporaryDirectory(prefix="tributary-launchers-") as temporary, \
+            Lab(arguments.tributary, f"launch-{os.getpid()}", "--hosts", hosts, "--hosts-per-leaf", hosts) as lab:
+        cluster = Cluster(lab, hosts, pathlib.Path(temporary))
         try:
             cluster.start()
-            by_ssh, by_slurm = launchers(cluster, arguments)
-            for title, (mpi, launcher) in {**by_ssh, **by_slurm}.items():
-                for beside in BESIDE:
-                    tests.run(f"{title:21} {beside:16}", lambda _, it=(title, launcher, programs[mpi], beside):
-                              check_job(cluster, *it, arguments), lab.name)
-            for title, (mpi, launcher) in by_slurm.items():
-                tests.run(f"{title:21} by leaf         ", lambda _, it=(title, launcher, programs[mpi]):
-                          check_leaves(cluster, *it, arguments), lab.name)
-            if "debian-openmpi" in programs:
-                tests.run("Open MPI 4 by lab run ", lambda _: check_lab_run(cluster, programs["debian-openmpi"], arguments), lab.name)
-            for title, (mpi, launcher) in by_ssh.items():
-                tests.run(f"{title:21} from elsewhere  ", lambda _, it=(launcher, programs[mpi]):
-                          check_from_elsewhere(cluster, *it, arguments), lab.name)
-            for title, (mpi, launcher) in {**by_ssh, **by_slurm}.items():
-                if mpi in ("openmpi", "mpich"):
-                    tests.run(f"{title:21} killed          ", lambda _, it=(launcher, mpi):
-                              check_killed(cluster, *it, arguments), lab.name)
+            yield cluster
         finally:
             cluster.stop()
-    print(f"{tests.failed} failed")
-    return 1 if tests.failed else 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@pytest.fixture
+def started(title, cluster, arguments, compiled):
+    """How a job is started, and the program of checked collectives for its MPI."""
+    if title == OF_DEBIAN and not DEBIAN_OPENMPI.exists():
+        skip_unless_ci(f"no {DEBIAN_OPENMPI} (make mpi-debian)")
+    by_ssh, by_slurm = launchers(cluster, arguments)
+    mpi, launcher = {**by_ssh, **by_slurm}[title]
+    return mpi, launcher, [compiled("collectives", mpi), *SAMPLE]
+
+
+class TestLaunchers:
+    @pytest.mark.parametrize("beside", BESIDE)
+    @pytest.mark.parametrize("title", [*BY_SSH, *BY_SLURM])
+    def test_a_job_goes_between_all_hosts(self, title, beside, started, cluster, arguments, tell):
+        _, launcher, program = started
+        tell(check_job(cluster, title, launcher, program, beside, arguments))
+
+    @pytest.mark.parametrize("title", BY_SLURM)
+    def test_hosts_of_a_leaf_meet_first(self, title, started, cluster, arguments, tell):
+        _, launcher, program = started
+        tell(check_leaves(cluster, title, launcher, program, arguments))
+
+    @pytest.mark.parametrize("title", [OF_DEBIAN])
+    def test_lab_run_tells_open_mpi_4_the_hosts(self, title, started, cluster, arguments, tell):
+        tell(check_lab_run(cluster, started[2], arguments))
+
+    @pytest.mark.parametrize("title", BY_SSH)
+    def test_a_launcher_elsewhere_has_the_report_said(self, title, started, cluster, arguments, tell):
+        _, launcher, program = started
+        tell(check_from_elsewhere(cluster, launcher, program, arguments))
+
+    @pytest.mark.parametrize("title", [title for title in (*BY_SSH, *BY_SLURM) if title != OF_DEBIAN])
+    def test_nothing_stays_of_a_job_that_is_killed(self, title, started, cluster, arguments, tell):
+        mpi, launcher, _ = started
+        tell(check_killed(cluster, launcher, mpi, arguments))

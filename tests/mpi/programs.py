@@ -1,26 +1,20 @@
-#!/usr/bin/env python3
-"""Runs the MPI test programs through `tributary run`, or with plain MPI, and checks the reports.
+"""The MPI test programs, the runs of each, and what is checked from outside.
 
-Every program checks itself and says which rank failed in which case. This runner checks what is visible
-from outside: exit codes, hangs, the end-of-run report, and equal bits in two runs.
+Every program checks itself and says which rank failed in which case. Visible from outside are exit codes, hangs, the end-of-run
+report, and equal bits in two runs.
 """
 
-import argparse
 import dataclasses
 import json
-import os
 import pathlib
 import re
 import shlex
-import subprocess
-import sys
 import tempfile
-import time
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-sys.path.insert(0, str(ROOT / "mk"))
-import mpi_launch  # noqa: E402, its folder is on the path only now
+from harness import running
+from harness.places import mpirun
+from harness.running import Failure
+
 MPIS = ("openmpi", "mpich")
 # Those that Debian ships, and the programs and numbers of ranks and hosts that run under them.
 DEBIAN = {"debian-openmpi": "openmpi", "debian-mpich": "mpich"}
@@ -35,9 +29,6 @@ DEBIAN_SETTINGS = {"MPIR_CVAR_DEVICE_COLLECTIVES": "none", "SESSIONS": "whole"}
 DEBIAN_FAILS = (("debian-mpich", "lifecycle"), ("debian-mpich", "small_stack"), ("debian-openmpi", "sessions"))
 DEBIAN_RANKS = 4
 DEBIAN_HOSTS_MAX = 2
-SUPPORT = ("check.c", "plain.c", "values.c", "shapes.c", "sample.c", "layouts.c", "completion.c")
-# MPICH 4.0 declares the address MPI_STATUSES_IGNORE, which is 1, as an array: GCC then warns of overflow.
-FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-stringop-overflow", "-pthread")
 COUNTS = ("in_host", "in_tree", "direct", "passed_through")
 
 
@@ -154,38 +145,6 @@ PROGRAMS = (
 )
 
 
-class Failure(Exception):
-    """Why one run failed, in one line; `output` is what it printed."""
-
-    def __init__(self, reason, output=""):
-        super().__init__(reason)
-        self.output = output
-
-
-def numbers(text):
-    return tuple(int(part) for part in text.split(","))
-
-
-def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--mpi", choices=(*MPIS, *DEBIAN, "all"), default="all")
-    parser.add_argument("--venvs", type=pathlib.Path, default=ROOT / ".venv",
-                        help="folder with openmpi/, mpich/, debian-openmpi/ and debian-mpich/ "
-                             "(default %(default)s)")
-    parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/mpi-tests")
-    parser.add_argument("--procs", type=numbers, help="only these numbers of ranks: 1,4")
-    parser.add_argument("--hosts", type=numbers, help="only these numbers of hosts: 1,2")
-    parser.add_argument("--without", action="store_true", help="plain MPI, without tributary")
-    parser.add_argument("--filter", default="", help="only programs whose name holds this")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--sample", type=int, help="instead of each run's own; 1 runs everything")
-    parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one run")
-    parser.add_argument("--json", action="store_true", help="one object per run and line")
-    parser.add_argument("--verbose", action="store_true", help="show what passing runs print, too")
-    return parser.parse_args()
-
-
 def run_checked(program, command, environment, timeout):
     """Runs a program with its own temporary folder, in which it must leave no file of ours."""
     with tempfile.TemporaryDirectory(prefix="mpi-test-") as folder:
@@ -200,33 +159,15 @@ def run_checked(program, command, environment, timeout):
 def run_judged(program, command, environment, timeout):
     """Runs a program to its end and returns its output; raises Failure if it failed."""
     try:
-        code, output = mpi_launch.run(command, timeout, environment)
+        code, output = running.run(command, timeout, environment)
         if code != 0 and not program.abrupt:
             raise Failure(f"exit code {code}", output)
         if program.abrupt and re.search(r" 0 failed", output) is None:
             raise Failure("did not say that its checks passed", output)
-    except (Failure, mpi_launch.TimedOut) as failure:
+    except Failure as failure:
         line = shlex.join(str(word) for word in command)
-        raise Failure(str(failure), f"{line}\n{failure.output}") from None
+        raise Failure(failure.reason, f"{line}\n{failure.output}") from None
     return output
-
-
-def compile_programs(programs, mpicc, folder):
-    """The programs whose compilation failed, with the compiler's messages."""
-    folder.mkdir(parents=True, exist_ok=True)
-    failed = {}
-    objects = [folder / source.replace(".c", ".o") for source in SUPPORT]
-    for source, target in zip(SUPPORT, objects):
-        subprocess.run([mpicc, *FLAGS, "-c", HERE / source, "-o", target], check=True)
-    # A library that a program loads itself.
-    subprocess.run([mpicc, *FLAGS, "-shared", "-fPIC", HERE / "fake_driver.c", "-o", folder / "libcuda.so.1"], check=True)
-    for program in programs:
-        command = [mpicc, *FLAGS, HERE / f"{program.name}.c", *objects, "-o",
-                   folder / program.name, "-lm", "-ldl"]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-        if done.returncode != 0:
-            failed[program.name] = done.stderr
-    return failed
 
 
 def read_counts(path, output):
@@ -277,14 +218,13 @@ def arguments_of(options, extra):
     return ["--seed", str(options.seed), "--watchdog", str(watchdog), *extra]
 
 
-def run_once(options, program, place, run, environment):
-    """One launch. Returns its output and its counts (none with plain MPI)."""
+def run_once(options, mpi, program, path, run, environment):
+    """One launch of a compiled program. Returns its output and its counts (none with plain MPI)."""
     ranks, hosts, extra = run
-    command = [place["mpirun"], *program.launcher, "-n", str(ranks), *program.runner, place["folder"] / program.name,
-               *arguments_of(options, extra)]
+    command = [mpirun(options, mpi), *program.launcher, "-n", str(ranks), *program.runner, path, *arguments_of(options, extra)]
     if options.without:
         return run_checked(program, command, environment, options.timeout), None
-    report = place["folder"] / f"{program.name}-{ranks}-{hosts}.json"
+    report = path.with_name(f"{program.name}-{ranks}-{hosts}.json")
     report.unlink(missing_ok=True)
     command = [options.tributary, "run", "--hosts", str(hosts), "--report", report, "--", *command]
     output = run_checked(program, command, environment, options.timeout)
@@ -315,15 +255,22 @@ def check_bits(first, again):
             raise Failure(f"{case}: {len(bits)} different results", f"{first}\n-- again --\n{again}")
 
 
-def run_program(options, program, place, run, environment):
-    output, counts = run_once(options, program, place, run, environment)
+def run_program(options, mpi, program, path, run):
+    """Runs a program as often as it has to run; its output and its counts."""
+    environment = environment_of(mpi) | dict(program.settings)
+    output, counts = run_once(options, mpi, program, path, run, environment)
     # Tributary guarantees equal bits; plain MPICH does not.
     if program.twice and not options.without:
-        check_bits(output, run_once(options, program, place, run, environment)[0])
+        check_bits(output, run_once(options, mpi, program, path, run, environment)[0])
     return output, counts
 
 
-def selected(options, mpi, program):
+def environment_of(mpi, **further):
+    """The environment of an MPI's launcher."""
+    return running.environment(**further) | (DEBIAN_SETTINGS if mpi in DEBIAN else {})
+
+
+def runs_of(options, mpi, program):
     """The runs of a program that the options select."""
     runs = [run for run in program.matrix
             if (mpi not in DEBIAN or (run[0] == DEBIAN_RANKS and run[1] <= DEBIAN_HOSTS_MAX))
@@ -334,109 +281,9 @@ def selected(options, mpi, program):
     return runs
 
 
-def show(options, result):
-    if options.json:
-        print(json.dumps(result), flush=True)
-        return
-    counts = result["counts"]
-    paths = " ".join(f"{key} {counts[key]}" for key in COUNTS) if counts else ""
-    verdict = "ok" if result["passed"] else "FAILED"
-    print(f"{result['mpi']:14} {result['program']:12} ranks {result['ranks']} hosts "
-          f"{result['hosts']} {result['seconds']:7.1f} s  {verdict:7}{paths}", flush=True)
-    if not result["passed"]:
-        print(f"    {result['reason']}")
-    if not result["passed"] or options.verbose or result["program"] in ("overhead", "latency"):
-        for line in result["output"].splitlines()[-40:]:
-            print(f"    | {line}")
-
-
-def run_and_show(options, mpi, program, place, run, environment):
-    started = time.monotonic()
-    result = {"mpi": mpi, "program": program.name, "ranks": run[0], "hosts": run[1],
-              "passed": True, "reason": "", "counts": None, "output": ""}
-    try:
-        if program.name in place["failed"]:
-            raise Failure("does not compile", place["failed"][program.name])
-        result["output"], result["counts"] = run_program(options, program, place, run, environment)
-    except Failure as failure:
-        result.update(passed=False, reason=str(failure), output=failure.output)
-    result["seconds"] = round(time.monotonic() - started, 2)
-    show(options, result)
-    return result
-
-
-def prepare(options, mpi, programs):
-    """Compiles for one MPI; the paths of its launcher and of our programs."""
-    venv = (options.venvs / mpi).absolute()
-    folder = options.build.absolute() / mpi
-    for name in ("mpicc", "mpirun"):
-        if not (venv / "bin" / name).exists():
-            raise SystemExit(f"run.py: --venvs {options.venvs}: {venv}/bin/{name} does not exist; "
-                             "`make mpi-venvs` installs it")
-    failed = compile_programs(programs, venv / "bin/mpicc", folder)
-    settings = DEBIAN_SETTINGS if mpi in DEBIAN else {}
-    return {"mpi": mpi, "mpirun": venv / "bin/mpirun", "folder": folder, "failed": failed,
-            "settings": settings}
-
-
-def is_there(options, mpi):
-    """Whether an MPI of Debian is installed. If not, says so; with CI=true that is a failure."""
-    if mpi not in DEBIAN or (options.venvs / mpi).exists():
-        return True
-    print(f"{mpi:14} not tried: {options.venvs}/{mpi} does not exist; `make mpi-debian` makes it, as root "
-          "on Debian", flush=True)
-    return False
-
-
-def programs_of(mpi, filter_words):
-    named = [program for program in PROGRAMS if filter_words in program.name]
+def programs_of(mpi):
     if mpi in DEBIAN:
-        return [program for program in named
+        return [program for program in PROGRAMS
                 if program.name in DEBIAN_PROGRAMS and not dict(program.settings).get("SESSIONS")
                 and (mpi, program.name) not in DEBIAN_FAILS]
-    return [program for program in named if mpi in program.mpis]
-
-
-def summarise(results):
-    """Calls that the programs made, and those that were offloaded, for each MPI and number of hosts."""
-    sums = {}
-    for result in results:
-        if result["counts"]:
-            made = sums.setdefault((result["mpi"], result["hosts"]), dict.fromkeys(COUNTS, 0))
-            for key in COUNTS:
-                made[key] += result["counts"][key]
-    for (mpi, hosts), counts in sums.items():
-        offloaded = counts["in_host"] + counts["in_tree"] + counts["direct"]
-        print(f"{mpi:14} hosts {hosts}  {sum(counts.values())} calls, {offloaded} offloaded")
-
-
-def main():
-    options = parse_arguments()
-    options.tributary = options.tributary.absolute()
-    if not options.without and not os.access(options.tributary, os.X_OK):
-        raise SystemExit(f"run.py: --tributary {options.tributary} can't be run; `make build` first")
-    environment = mpi_launch.environment()
-    results = []
-    absent = 0
-    for mpi in (*MPIS, *DEBIAN) if options.mpi == "all" else (options.mpi,):
-        if not is_there(options, mpi):
-            absent += 1
-            continue
-        programs = programs_of(mpi, options.filter)
-        place = prepare(options, mpi, programs)
-        for program in programs:
-            for run in selected(options, mpi, program):
-                settings = environment | place["settings"] | dict(program.settings)
-                results.append(run_and_show(options, mpi, program, place, run, settings))
-    if not options.json:
-        summarise(results)
-    passed = sum(result["passed"] for result in results)
-    print(f"{passed} passed, {len(results) - passed} failed",
-          file=sys.stderr if options.json else sys.stdout)
-    if not results and not absent:
-        raise SystemExit("run.py: --filter, --procs and --hosts select no run")
-    return 1 if passed < len(results) or (absent and os.environ.get("CI") == "true") else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return [program for program in PROGRAMS if mpi in program.mpis]

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Runs applications that Debian packages, unmodified, with plain MPI and with the preload library.
 
 Quantum ESPRESSO (Fortran), HPC Challenge (C) and a solver that is linked with PETSc (C), all with Debian's
@@ -6,22 +5,19 @@ Open MPI. A run passes if what the application prints of its results is what it 
 last digit, and if the report has offloaded operations.
 """
 
-import argparse
 import dataclasses
 import json
 import pathlib
 import re
 import shutil
 import subprocess
-import sys
 import time
 
-import run as programs
-from run import mpi_launch
+import pytest
+from harness import running
+from harness.places import MPI_TESTS
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-INPUTS = HERE / "applications"
+INPUTS = MPI_TESTS / "applications"
 RANKS = 2
 # 0: plain MPI.
 HOSTS = (0, 1, 2)
@@ -68,8 +64,7 @@ def prepare(application, folder):
                         "-o", "poisson"], cwd=folder, check=True)
         return folder / "poisson"
     program = shutil.which(application.program)
-    if program is None:
-        raise programs.Failure(f"{application.program} is not installed: run `make test-applications`")
+    assert program, f"{application.program} is not installed: run `make test-applications`"
     return program
 
 
@@ -80,53 +75,31 @@ def run_once(options, application, program, folder, hosts):
         left.unlink(missing_ok=True)
     words = ["mpirun.openmpi", "-n", RANKS, program, *application.arguments]
     if hosts:
-        words = [options.tributary.resolve(), "run", "--hosts", hosts, "--report", report, "--", *words]
+        words = [options.tributary, "run", "--hosts", hosts, "--report", report, "--", *words]
     started = time.monotonic()
-    code, output = mpi_launch.run(["env", "-C", folder, *words], options.timeout,
-                                  mpi_launch.environment(**SETTINGS))
+    code, output = running.run(["env", "-C", folder, *words], options.timeout,
+                                  running.environment(**SETTINGS))
     seconds = time.monotonic() - started
-    if code != 0:
-        raise programs.Failure(f"exit code {code}:\n{output[-3000:]}")
+    assert code == 0, f"exit code {code}:\n{output[-3000:]}"
     text = (folder / application.output).read_text() if application.output else output
     results = re.findall(application.results, text, re.MULTILINE)
-    if not results:
-        raise programs.Failure(f"printed no results:\n{output[-3000:]}")
+    assert results, f"printed no results:\n{output[-3000:]}"
     return results, seconds, json.loads(report.read_text()) if hosts else None
 
 
-def run_all(options, application):
-    folder = options.build.resolve() / application.program.replace(".", "-")
+@pytest.mark.parametrize("application", APPLICATIONS, ids=lambda it: it.name)
+def test_results_are_those_of_the_plain_mpi(application, options, tell):
+    folder = options.build / application.program.replace(".", "-")
     program = prepare(application, folder)
-    expected = None
+    expected, told = None, []
     for hosts in HOSTS:
         results, seconds, counts = run_once(options, application, program, folder, hosts)
         expected = expected or results
-        if results != expected:
-            raise programs.Failure(f"{hosts} hosts: {results} instead of {expected}")
-        line = f"{application.name:18} {f'hosts {hosts}' if hosts else 'plain':8} {seconds:6.1f} s  ok"
+        assert results == expected, f"{hosts} hosts"
+        line = f"{f'{hosts} hosts' if hosts else 'plain'}: {seconds:.1f} s"
         if counts:
             offloaded = counts["in_host"] + counts["in_tree"] + counts["direct"]
-            if offloaded == 0:
-                raise programs.Failure(f"{hosts} hosts: nothing was offloaded: {counts['reasons']}")
-            line += f"  {offloaded} offloaded, {counts['passed_through']} passed through"
-        print(line, flush=True)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tributary", type=pathlib.Path, default=ROOT / "target/release/tributary")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/mpi-applications")
-    parser.add_argument("--timeout", type=float, default=300.0, help="seconds for one run")
-    options = parser.parse_args()
-    failures = 0
-    for application in APPLICATIONS:
-        try:
-            run_all(options, application)
-        except (programs.Failure, mpi_launch.TimedOut, OSError, subprocess.CalledProcessError) as failure:
-            failures += 1
-            print(f"{application.name:18} FAILED {failure}", flush=True)
-    return 1 if failures else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            assert offloaded, f"{hosts} hosts: nothing was offloaded: {counts['reasons']}"
+            line += f", {offloaded} offloaded, {counts['passed_through']} passed through"
+        told.append(line)
+    tell("; ".join(told))

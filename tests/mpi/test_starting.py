@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Runs a small MPI program through `tributary run` as others start theirs.
 
 With a profiler preloaded, compiled with AddressSanitizer, from a path with a space, with a long path of temporary
@@ -13,10 +12,14 @@ import pathlib
 import shutil
 import stat
 import subprocess
-import sys
 import tempfile
 
-import run
+import pytest
+from harness import running
+from harness.compiling import compile_c
+from harness.places import MPI_TESTS, mpicc, mpirun
+from harness.running import Failure
+from programs import environment_of
 
 RANKS = 2
 ROUNDS = 20
@@ -26,26 +29,25 @@ ALLOWING = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "PRTE_MC
             "OMPI_MCA_rmaps_base_oversubscribe")
 
 
+@pytest.fixture
+def starts(mpi, options, compiled):
+    with tempfile.TemporaryDirectory(prefix="starting-") as folder:
+        yield Starts(options, mpi, compiled("small", mpi), pathlib.Path(folder))
+
+
 class Starts:
     """The small program under one MPI, and a folder for what it leaves."""
 
-    def __init__(self, options, mpi, folder):
-        self.options, self.mpi, self.folder = options, mpi, folder
-        self.tributary = options.tributary.absolute()
-        place = run.prepare(options, mpi, [run.Program("small")])
-        assert not place["failed"], place["failed"]
-        self.mpirun, self.built = place["mpirun"], place["folder"]
-        self.small = self.built / "small"
-        self.mpicc = (options.venvs / mpi).absolute() / "bin" / "mpicc"
-        self.settings = run.mpi_launch.environment() | place["settings"] | {"TMPDIR": str(folder)}
+    def __init__(self, options, mpi, small, folder):
+        self.options, self.mpi, self.folder, self.small = options, mpi, folder, small
+        self.tributary, self.mpirun, self.mpicc = options.tributary, mpirun(options, mpi), mpicc(options, mpi)
+        self.settings = environment_of(mpi) | {"TMPDIR": str(folder)}
 
     def compile(self, compiler, source, target, *flags):
-        subprocess.run([compiler, "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", *flags,
-                        run.HERE / source, "-o", self.built / target], check=True)
-        return self.built / target
+        return compile_c(compiler, [*flags, MPI_TESTS / source], self.small.with_name(target))
 
     def launch(self, *words, **settings):
-        return run.mpi_launch.run(words, self.options.timeout, self.settings | settings)
+        return running.run(words, self.options.timeout, self.settings | settings)
 
     def ranks(self, program, ranks=RANKS):
         return [self.mpirun, "-n", str(ranks), program]
@@ -57,39 +59,39 @@ class Starts:
         words = [tributary or self.tributary, "run", "--report", report, *options, "--", *command]
         code, output = self.launch(*words, **settings)
         if code != 0:
-            raise run.Failure(f"exit code {code}", output)
+            raise Failure(f"exit code {code}", output)
         return output, json.loads(report.read_text()) if report.exists() else None
 
     def expect_offload(self, started):
         output, report = started
         if RIGHT not in output or report is None:
-            raise run.Failure("no right results or no report", output)
+            raise Failure("no right results or no report", output)
         offloaded = report["in_host"] + report["in_tree"] + report["direct"]
         if offloaded < ROUNDS:
-            raise run.Failure(f"{offloaded} of {ROUNDS} were offloaded", output)
+            raise Failure(f"{offloaded} of {ROUNDS} were offloaded", output)
         return output
 
 
 def expect(condition, what, output):
     if not condition:
-        raise run.Failure(what, output)
+        raise Failure(what, output)
 
 
-def profiler(starts):
+def test_profiler(starts):
     """A profiler of the user's sees every call, and the library its calls."""
     tool = starts.compile(starts.mpicc, "profiler.c", "libprofiler.so", "-fPIC", "-shared")
     output = starts.expect_offload(starts.start(*starts.ranks(starts.small), LD_PRELOAD=str(tool)))
     expect(f"profiler: 1 started, {ROUNDS} reductions" in output, "the profiler saw other calls", output)
 
 
-def sanitizer(starts):
+def test_sanitizer(starts):
     """A program with AddressSanitizer starts, and is offloaded."""
     program = starts.compile(starts.mpicc, "small.c", "small-asan", "-fsanitize=address")
     # MPIs leak at their end.
     starts.expect_offload(starts.start(*starts.ranks(program), ASAN_OPTIONS="detect_leaks=0"))
 
 
-def spaces(starts):
+def test_spaces(starts):
     """The program and its library lie in a folder whose name the loader would split."""
     for name in ("my programs", "a:b"):
         place = starts.folder / name
@@ -100,7 +102,7 @@ def spaces(starts):
         expect("has a space or a colon" in output, "no word about the path", output)
 
 
-def long_temporary_path(starts):
+def test_long_temporary_path(starts):
     deep = starts.folder / ("x" * 120)
     deep.mkdir()
     # The MPI has sockets of its own there, which are not ours to place.
@@ -108,7 +110,7 @@ def long_temporary_path(starts):
     starts.expect_offload(starts.start(*command, options=("--hosts", "2"), TMPDIR=str(deep)))
 
 
-def no_temporary_folder(starts):
+def test_no_temporary_folder(starts):
     """Without a folder for its report a job does not start, and is told what to set."""
     missing = starts.folder / "missing"
     code, output = starts.launch(starts.tributary, "run", "--", *starts.ranks(starts.small), TMPDIR=str(missing))
@@ -116,7 +118,7 @@ def no_temporary_folder(starts):
     expect(f"{missing}: " in output and "set TMPDIR" in output, "the folder or the variable is not named", output)
 
 
-def without_pidfd(starts):
+def test_without_pidfd(starts):
     """As on kernels before 5.3: results, exit codes, and no command without a parent."""
     without = [starts.compile("cc", "without.c", "without"), "ENOSYS", "pidfd_open"]
     tried = subprocess.run([*without, "true"], check=False, capture_output=True, text=True)
@@ -127,7 +129,7 @@ def without_pidfd(starts):
     expect(code == 0 and RIGHT in output, f"exit code {code}", output)
 
 
-def wrong_way_round(starts):
+def test_wrong_way_round(starts):
     for words in (["run", starts.small], ["run", "--", starts.small]):
         code, output = starts.launch(*starts.ranks(starts.tributary), *words)
         expect(code != 0, "it ran", output)
@@ -135,25 +137,24 @@ def wrong_way_round(starts):
         expect(told in output, "it is not told how it goes", output)
 
 
-def small_machine(starts):
+@pytest.mark.mpis("openmpi", "debian-openmpi")
+def test_small_machine(starts):
     """What is said to be missing is what is missing."""
-    if "openmpi" not in starts.mpi:
-        return
     settings = {name: value for name, value in starts.settings.items() if name not in ALLOWING}
     ranks = len(os.sched_getaffinity(0)) + 2
     command = [starts.tributary, "run", "--", *starts.ranks(starts.small, ranks)]
-    code, output = run.mpi_launch.run(command, starts.options.timeout, settings)
+    code, output = running.run(command, starts.options.timeout, settings)
     expect(code != 0, "it ran", output)
     lines = [line for line in output.splitlines() if "is that of Open MPI" in line]
     expect(len(lines) == 1, "nothing is said about Open MPI", output)
     added = [words.split(";")[0].strip() for words in lines[0].split(" add ")[1:]]
     expect(("--allow-run-as-root" in added) == (os.geteuid() == 0), f"to be added is {added}", output)
     command[4:4] = " ".join(added).split()
-    code, output = run.mpi_launch.run(command, starts.options.timeout, settings)
+    code, output = running.run(command, starts.options.timeout, settings)
     expect(code == 0 and RIGHT in output, f"with {added} it does not run", output)
 
 
-def no_file(starts):
+def test_no_file(starts):
     """Reports and grants to what is no file: it stays what it is."""
     folder = starts.folder / "places"
     folder.mkdir()
@@ -184,7 +185,7 @@ def no_file(starts):
     expect(before == after and len(list(folder.iterdir())) == len(places), "a place is another now", f"{after}")
 
 
-def one_without_library(starts):
+def test_one_without_library(starts):
     """As on a host that lacks the file: right results, by the MPI alone, and one line says which rank it is."""
     words = []
     for rank in range(3):
@@ -194,31 +195,3 @@ def one_without_library(starts):
     expect(RIGHT in output, "no right results", output)
     said = output.count("tributary: 1 of 3 ranks do not have this library (rank 1)")
     expect(said == 1, f"{said} lines say who lacks the library", output)
-
-
-STARTS = (one_without_library, profiler, sanitizer, spaces, long_temporary_path,
-          no_temporary_folder, without_pidfd, wrong_way_round, small_machine, no_file)
-
-
-def main():
-    options = run.parse_arguments()
-    failures = 0
-    for mpi in (*run.MPIS, *run.DEBIAN) if options.mpi == "all" else (options.mpi,):
-        if not run.is_there(options, mpi):
-            failures += os.environ.get("CI") == "true"
-            continue
-        for start in (each for each in STARTS if options.filter in each.__name__):
-            with tempfile.TemporaryDirectory(prefix="starting-") as folder:
-                try:
-                    start(Starts(options, mpi, pathlib.Path(folder)))
-                    verdict = "ok"
-                except (run.Failure, run.mpi_launch.TimedOut) as failure:
-                    verdict = f"FAILED: {failure}\n{failure.output}"
-                    failures += 1
-            print(f"{mpi:14} starting: {start.__name__:20} {verdict}", flush=True)
-    print(f"starting: {failures} failed")
-    return 1 if failures else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

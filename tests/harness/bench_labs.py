@@ -2,15 +2,14 @@
 
 import json
 import os
-import pathlib
 import statistics
 import subprocess
 import sys
 import time
 
-from lab import Lab
-
-HERE = pathlib.Path(__file__).resolve().parent
+from .compiling import compile_c
+from .labs import Lab
+from .places import ROOT, mpicc, mpirun
 
 # Each method: MPI, whether it is plain, and variables beside those of the lab. Plain MPIs are tuned: TCP
 # alone between hosts, and yielding if there are more ranks than cores.
@@ -54,12 +53,8 @@ def case_of(line):
 
 
 def compile_program(mpi, arguments):
-    arguments.build.mkdir(parents=True, exist_ok=True)
-    target = arguments.build / f"bench-{mpi}"
-    compiler = arguments.venvs / mpi / "bin/mpicc"
-    subprocess.run([compiler, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror",
-                    HERE / "bench.c", "-o", target], check=True)
-    return target
+    """Compiles bench.c, which times collectives one by one, for an MPI."""
+    return compile_c(mpicc(arguments, mpi), [ROOT / "tests/lab/bench.c"], arguments.build / f"bench-{mpi}")
 
 
 def finish(title, processes, timeout):
@@ -117,9 +112,8 @@ class BenchLab(Lab):
     def measuring(self, method, hosts, cases, programs, arguments):
         """The command that runs the program on the lab's first hosts."""
         mpi, is_plain, _ = method
-        launcher = arguments.venvs.resolve() / mpi / "bin/mpirun"
         plain = ["--plain"] if is_plain else []
-        return self.words("run", *plain, "--", launcher, "-n", hosts, programs[mpi], *cases)
+        return self.words("run", *plain, "--", mpirun(arguments, mpi), "-n", hosts, programs[mpi], *cases)
 
     def at_once(self, jobs, method, programs, arguments):
         """Medians of `jobs` jobs of two hosts each, through one node, while all of them ran."""

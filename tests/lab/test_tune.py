@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Measures hosts of a lab by `tributary tune FILE -- LAUNCHER`, and runs jobs that choose by the file.
 
 The lab's network takes the time, so its hosts are as hosts with cores of their own. Every path is in the file, with prices that
@@ -10,19 +9,19 @@ import json
 import os
 import pathlib
 import re
-import signal
 import subprocess
-import sys
 import tempfile
 import tomllib
 
-from kills import eventually
-from lab import command
-from nothing_deployed import WITHOUT_MANAGER
-from test import Failure, Tests, bounded, compile_program, parse_arguments
+import pytest
+from harness.labs import command
+from harness.places import mpirun
+from harness.processes import eventually
+from harness.running import Failure, bounded
+from harness.undeployed import WITHOUT_MANAGER
 
 HOSTS = 4
-LAB = ["--hosts", str(HOSTS), "--hosts-per-leaf", str(HOSTS), "--delay", "1ms"]
+LAB = ("--hosts", str(HOSTS), "--hosts-per-leaf", str(HOSTS), "--delay", "1ms")
 MPI = "mpich"
 SIZES = (8, 1024, 65536)
 # What is measured of which paths: (method, carrier, algorithm or sizes of groups), and how many lengths.
@@ -37,11 +36,11 @@ SECOND_PORT = 7480
 
 
 def launcher(arguments):
-    return [arguments.venvs.resolve() / MPI / "bin/mpirun", "-n", HOSTS]
+    return [mpirun(arguments, MPI), "-n", HOSTS]
 
 
 def tune(name, file, folder, arguments):
-    words = [arguments.tributary.resolve(), "tune", "--rounds", ROUNDS, "--iters", 15, "--sizes", ",".join(map(str, SIZES)),
+    words = [arguments.tributary, "tune", "--rounds", ROUNDS, "--iters", 15, "--sizes", ",".join(map(str, SIZES)),
              "--folder", folder, file, "--", *launcher(arguments)]
     return bounded(command(arguments.tributary, "run", name, "--plain", "--", *words), 3 * arguments.timeout)
 
@@ -85,7 +84,7 @@ def check_rows(rows):
 
 def check_simulating(site, arguments):
     """The file is a preset, and the simulator's times are of the order of the measured ones: a delay is 1 ms."""
-    words = [arguments.tributary.resolve(), "sim", "run", "--site", site, "--hosts", HOSTS, "--csv", "--sizes",
+    words = [arguments.tributary, "sim", "run", "--site", site, "--hosts", HOSTS, "--csv", "--sizes",
              ",".join(map(str, SIZES)), "--operations", 5]
     code, text = bounded(words, arguments.timeout)
     lines = [line.split(",") for line in text.splitlines() if re.match(r'"?hosts alone, 1 leader', line)]
@@ -116,8 +115,8 @@ def run_job(name, program, settings, arguments, has_manager):
     with tempfile.TemporaryDirectory(prefix="tributary-lab-") as path:
         report = pathlib.Path(path) / "report.json"
         outside = [] if has_manager else WITHOUT_MANAGER
-        words = command(arguments.tributary.resolve(), "run", name, "--plain", "--", *outside, "env",
-                        *(f"{key}={value}" for key, value in settings.items()), arguments.tributary.resolve(), "run",
+        words = command(arguments.tributary, "run", name, "--plain", "--", *outside, "env",
+                        *(f"{key}={value}" for key, value in settings.items()), arguments.tributary, "run",
                         "--report", report, "--", *launcher(arguments), *program)
         code, text = bounded(words, arguments.timeout)
         if code != 0 or " 0 failed" not in text:
@@ -170,7 +169,7 @@ def second_manager(name, file, arguments):
                                                           "echo $TRIBUTARY_MANAGER $TRIBUTARY_TOKEN_FILE")],
                            check=True, text=True, capture_output=True).stdout.split()
     address = f"{first[0].rpartition(':')[0]}:{SECOND_PORT}"
-    words = command(arguments.tributary, "exec", name, "manager", "--", arguments.tributary.resolve(), "manager",
+    words = command(arguments.tributary, "exec", name, "manager", "--", arguments.tributary, "manager",
                     "--listen", address, "--token-file", first[1], "--tuning", file)
     with tempfile.TemporaryFile("w+") as said:
         manager = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=said,
@@ -202,24 +201,32 @@ def check_served(name, site, program, arguments):
     return "links by the manager's file, datagrams without"
 
 
-def main():
-    # SIGTERM takes the lab down too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    arguments = parse_arguments()
-    program = [compile_program("collectives", MPI, arguments)[0], "--sample", "64"]
-    tests = Tests(arguments)
-    with tempfile.TemporaryDirectory(prefix="tributary-lab-") as path:
-        site = pathlib.Path(path) / "site.toml"
-        tests.on_lab(LAB, [
-            ("measures every path", lambda name: check_measuring(name, site, arguments)),
-            ("the simulator reads it", lambda name: check_simulating(site, arguments)),
-            ("a job takes what a file says", lambda name: check_named(name, site, program, arguments)),
-            ("its user's own", lambda name: check_own(name, site, program, arguments)),
-            ("what its manager serves", lambda name: check_served(name, site, program, arguments)),
-        ])
-    print(f"{tests.failed} failed")
-    return 1 if tests.failed else 0
+@pytest.fixture(scope="class")
+def site(tmp_path_factory):
+    """The file that a measurement leaves, which the tests behind the first read."""
+    return tmp_path_factory.mktemp("tune") / "site.toml"
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@pytest.fixture
+def program(compiled):
+    return [compiled("collectives", MPI), "--sample", "64"]
+
+
+@pytest.mark.lab(*LAB)
+class TestTune:
+    """In this order: the first test writes the file that the others read."""
+
+    def test_every_path_is_measured(self, lab, site, arguments, tell):
+        tell(check_measuring(lab, site, arguments))
+
+    def test_the_simulator_reads_the_file(self, lab, site, arguments, tell):
+        tell(check_simulating(site, arguments))
+
+    def test_a_job_takes_what_a_file_says(self, lab, site, program, arguments, tell):
+        tell(check_named(lab, site, program, arguments))
+
+    def test_a_users_own_file_decides(self, lab, site, program, arguments, tell):
+        tell(check_own(lab, site, program, arguments))
+
+    def test_what_a_manager_serves_decides(self, lab, site, program, arguments, tell):
+        tell(check_served(lab, site, program, arguments))

@@ -1,0 +1,3 @@
+"""The project's tests that pytest runs share options and labs."""
+
+pytest_plugins = ["harness.plugin"]
