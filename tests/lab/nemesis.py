@@ -58,6 +58,9 @@ RANK_KINDS = {
     "rank dies that leads nobody": (2, "leads_nobody", "tree"),
     "rank dies with a forked worker": (2, "worker", "tree"),
     "rank joins streams in another order": (1, "streams", "tree"),
+    "rank dies in groups": (2, "leads_nobody", "replicated"),
+    "rank dies in groups with a forked worker": (2, "worker", "replicated"),
+    "rank leaves groups while others wait": (2, "leave", "replicated"),
 }
 RANK_HOSTS, RANKS_PER_HOST = 3, 2
 # A watchdog, not a bound: far longer than any job takes.

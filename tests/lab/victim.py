@@ -31,9 +31,11 @@ def die():
 
 
 def sum_of_ones(communicator):
-    vector = array.array("d", [1.0] * 1000)
-    communicator.allreduce(vector)
-    assert set(vector) == {communicator.size}, "a wrong sum"
+    """Of a vector that one datagram holds, and of a longer one."""
+    for elements in (100, 1000):
+        vector = array.array("d", [1.0] * elements)
+        communicator.allreduce(vector)
+        assert set(vector) == {communicator.size}, "a wrong sum"
 
 
 def first_link(world, goes, after):
