@@ -65,14 +65,6 @@ def check_joined(counts, ranks):
     return counts["direct"]
 
 
-def check_job(way, mpi, name, per_host, program, arguments):
-    ranks = per_host * len(HOSTS)
-    counts, text = run_job(way, mpi, name, ranks, per_host, program, arguments)
-    if "can't" in text:
-        raise Failure(f"something was told:\n{text}")
-    return f"{check_joined(counts, ranks)} direct, {counts['in_host']} in_host"
-
-
 def network_of(pid):
     """The network namespace of a process, by which its host is known; launchers give all ranks one environment."""
     with contextlib.suppress(OSError):
