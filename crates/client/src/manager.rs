@@ -1,5 +1,6 @@
 //! The host library's conversation with the manager: a few blocking HTTP calls over TLS.
 
+mod connection;
 mod encrypted;
 
 use std::io::{BufRead, BufReader, Read};
@@ -14,7 +15,6 @@ use tributary_wire::control::{
     RefusalCode, Status,
 };
 use ureq::unversioned::resolver::DefaultResolver;
-use ureq::unversioned::transport::{Connector, TcpConnector};
 
 /// How long a connection to the manager may take to stand.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -98,7 +98,7 @@ pub struct ManagerClient {
 pub struct Lease {
     /// What was admitted.
     pub admission: JobAdmission,
-    // The open connection is the lease; the kernel closes it however the process ends.
+    // The open connection is the lease; the kernel closes it however the process ends, and forked workers have no copy.
     _connection: BufReader<Box<dyn Read + Send + Sync>>,
 }
 
@@ -125,8 +125,7 @@ impl ManagerClient {
             .timeout_recv_response(Some(ANSWER_TIMEOUT))
             .http_status_as_error(false)
             .build();
-        let encrypting = Encrypting::new(token, ANSWER_TIMEOUT);
-        let connector = ().chain(TcpConnector::default()).chain(encrypting);
+        let connector = Encrypting::new(token, ANSWER_TIMEOUT);
         Self {
             address: address.to_owned(),
             authorization: format!("Bearer {}", token.reveal()),

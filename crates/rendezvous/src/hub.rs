@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tributary_transport::Uninherited;
+use tributary_inheritance::Uninherited;
 use tributary_waits::exchange::Exchange;
 
 use crate::arrivals::Arrivals;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-use tributary_transport::Uninherited;
+use tributary_inheritance::Uninherited;
 
 use crate::error::RendezvousError;
 use crate::frame::{self, Hello};

@@ -61,15 +61,24 @@ fn earlier(path: &Path) -> Option<Report> {
     serde_json::from_slice(&output::read(path, REPORT_BYTES_MAX).ok()?).ok()
 }
 
-/// Locks the folder of a path, as long as the returned value lives. Anybody who may read the folder may hold the lock,
-/// so it is not waited for without end.
-fn lock_folder(path: &Path) -> io::Result<File> {
+/// A lock on a folder, as long as the value lives.
+struct FolderLock(File);
+
+impl Drop for FolderLock {
+    /// Not only by closing the folder: a worker that is forked meanwhile has a copy of it.
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// Locks the folder of a path. Anybody who may read the folder may hold the lock, so it is not waited for without end.
+fn lock_folder(path: &Path) -> io::Result<FolderLock> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let folder = File::open(folder.unwrap_or(Path::new(".")))?;
     let until = Instant::now() + LOCKED_WITHIN;
     loop {
         match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(folder),
+            Ok(()) => return Ok(FolderLock(folder)),
             Err(Errno::AGAIN) if Instant::now() < until => thread::sleep(LOCK_PAUSE),
             Err(Errno::AGAIN) => {
                 let message = "another process holds a lock on its folder";

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tributary_transport::Marks;
+use tributary_inheritance::Marks;
 
 use crate::frame::Frame;
 

@@ -3,7 +3,7 @@
 //! A second, smaller system of each seed, beside the one with aggregators and a manager. It plays what lies before and
 //! below a tree: set-up, the ranks of a host, links that nobody has made yet, descriptors that workers inherit, and the
 //! order of two communicators' streams. What is decided there is the product's: crate [`tributary_waits`], and
-//! [`tributary_transport::Marks`]. Connections, shared memory, the tree's aggregator and time are modelled.
+//! [`tributary_inheritance::Marks`]. Connections, shared memory, the tree's aggregator and time are modelled.
 //!
 //! A third system, [`levels`], has hosts in replicated groups.
 //!

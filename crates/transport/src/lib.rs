@@ -23,7 +23,6 @@ mod error;
 #[cfg(feature = "fault")]
 pub mod fault;
 #[allow(unsafe_code, reason = "a handler for fork, and the calls that are allowed there")]
-mod inheritance;
 mod link;
 pub mod machine;
 #[allow(unsafe_code, reason = "socket options that rustix does not wrap")]
@@ -41,7 +40,6 @@ pub use error::{
     AcceptError, ConnectError, HandshakeError, ListenError, OptionsError, OsError, ReceiveError,
     SendError,
 };
-pub use inheritance::{Marks, Uninherited};
 pub use link::{Armed, Frame, Inject, Link, Listener, Sent};
 pub use shm::{ShmLink, ShmListener, ShmOptions, connect_shm};
 pub use socket::{HostProbes, timespec};

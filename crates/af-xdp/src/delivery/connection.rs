@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, connect, recv, socket_with};
 use rustix::process::geteuid;
+use tributary_inheritance::Uninherited;
 
 use super::address::ServiceAddress;
 use super::admission::Admission;
@@ -29,7 +30,7 @@ pub fn ask_service(service: &ServiceAddress) -> Result<(), OpenError> {
 }
 
 pub(super) struct Connection {
-    socket: OwnedFd,
+    socket: Uninherited<OwnedFd>,
     service: ServiceAddress,
     /// An answer did not come. If it still does, it is none to what is asked next.
     is_lost: bool,
@@ -40,7 +41,8 @@ impl Connection {
     fn to(service: &ServiceAddress) -> Result<Self, OpenError> {
         let no_service = |problem| OpenError::NoService { service: service.to_string(), problem };
         let socket = connect_to(service).map_err(no_service)?;
-        let mut connection = Self { socket, service: service.clone(), is_lost: false };
+        let mut connection =
+            Self { socket: Uninherited::new(socket), service: service.clone(), is_lost: false };
         connection.hear_answer(|_| Ok(()))?;
         Ok(connection)
     }

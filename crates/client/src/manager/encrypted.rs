@@ -1,4 +1,4 @@
-//! TLS between the HTTP client and its connection.
+//! TLS over the connection to the manager, as the HTTP client wants it.
 //!
 //! Owns the step from an open TCP connection to one that the manager has proved to be its end of.
 //! The HTTP client's own way to TLS checks chains of certificates against names, where one key is
@@ -14,10 +14,12 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use tributary_transport::tls::{TlsError, client_config, server_name};
 use tributary_transport::token::Token;
 use ureq::unversioned::transport::{
-    Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport, TransportAdapter,
+    Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport,
 };
 
-/// Encrypts what the connector before it has connected.
+use super::connection::Connection;
+
+/// Connects, and encrypts.
 pub(super) struct Encrypting {
     config: Arc<ClientConfig>,
     server_name: ServerName<'static>,
@@ -31,19 +33,18 @@ impl Encrypting {
     }
 }
 
-impl<In: Transport> Connector<In> for Encrypting {
+impl Connector for Encrypting {
     type Out = Encrypted;
 
     fn connect(
         &self,
         details: &ConnectionDetails<'_>,
-        connected: Option<In>,
+        _: Option<()>,
     ) -> Result<Option<Encrypted>, ureq::Error> {
-        let Some(connected) = connected else { return Ok(None) };
         let untrusted = |error: TlsError| ureq::Error::Other(Box::new(error));
         let mut session = ClientConnection::new(Arc::clone(&self.config), self.server_name.clone())
             .map_err(|error| untrusted(error.into()))?;
-        let mut below = TransportAdapter::new(connected.boxed(), Arc::clone(&details.current_time));
+        let mut below = Connection::to(&details.addrs, details.timeout)?;
         // The kernel answers a connection attempt, but a handshake needs the manager itself, which
         // may wait for a core as it may before an answer.
         let mut timeout = details.timeout;
@@ -62,7 +63,7 @@ impl<In: Transport> Connector<In> for Encrypting {
 /// A connection to a manager that holds the same token.
 pub(super) struct Encrypted {
     buffers: LazyBuffers,
-    stream: StreamOwned<ClientConnection, TransportAdapter>,
+    stream: StreamOwned<ClientConnection, Connection>,
 }
 
 impl Transport for Encrypted {
@@ -88,7 +89,7 @@ impl Transport for Encrypted {
     }
 
     fn is_open(&mut self) -> bool {
-        self.stream.sock.get_mut().is_open()
+        self.stream.sock.is_open()
     }
 
     fn is_tls(&self) -> bool {
@@ -104,6 +105,6 @@ impl fmt::Debug for Encrypting {
 
 impl fmt::Debug for Encrypted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Encrypted").field("below", &self.stream.sock.inner()).finish()
+        f.write_str("Encrypted")
     }
 }

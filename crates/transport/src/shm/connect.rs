@@ -14,13 +14,14 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, connect,
     sendmsg,
 };
+use tributary_inheritance::Uninherited;
 
 use super::ShmOptions;
 use super::hello::{HELLO_BYTES, Hello, SEALS};
 use super::link::{End, ShmLink};
 use super::memory::{Mapping, file_bytes};
+use crate::ConnectError;
 use crate::socket::stream;
-use crate::{ConnectError, Uninherited};
 
 /// Pause between two attempts while the listener's queue is full.
 const RETRY: Duration = Duration::from_millis(1);

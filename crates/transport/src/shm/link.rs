@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use tributary_inheritance::Uninherited;
 use tributary_wire::frame::{HEADER_BYTES, Header};
 
 use super::memory::{Mapping, Ring};
 use super::ring::{BadReleased, Consumer, Producer, Push, record_bytes};
 use crate::link::check_announced;
-use crate::{Armed, Frame, Inject, Link, ReceiveError, SendError, Sent, Uninherited};
+use crate::{Armed, Frame, Inject, Link, ReceiveError, SendError, Sent};
 
 /// An empty poll reads shared memory only. One in this many also polls the socket, so that a side
 /// that only polls notices its peer's death.

@@ -14,12 +14,13 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SocketAddrUnix, SocketFlags, accept_with, bind, connect, listen, recvmsg,
 };
+use tributary_inheritance::Uninherited;
 
 use super::ShmOptions;
 use super::hello::{HELLO_BYTES, admit};
 use super::link::{End, ShmLink};
 use crate::socket::{is_lost_connection, stream};
-use crate::{AcceptError, HandshakeError, ListenError, Listener, Uninherited};
+use crate::{AcceptError, HandshakeError, ListenError, Listener};
 
 /// Connectors that may be half-open at once. The oldest makes room for a newer one: an honest
 /// connector sends its greeting right after connecting, so it is never old.

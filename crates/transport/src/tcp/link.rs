@@ -12,6 +12,7 @@ use rustix::net::{
     RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, getpeername, getsockname, recv, send,
     sendmsg, shutdown, sockopt,
 };
+use tributary_inheritance::Uninherited;
 use tributary_wire::frame::{CODE_BYTES, HEADER_BYTES, PAYLOAD_BYTES_MAX, announcing_code};
 
 use super::input::{Begun, Input};
@@ -19,7 +20,7 @@ use crate::link::check_announced;
 use crate::socket::{HostProbes, is_closed};
 use crate::{
     Armed, AuthenticationKey, Frame, Inject, Link, OptionsError, OsError, ReceiveError, SendError,
-    Sent, Uninherited,
+    Sent,
 };
 
 /// Room for short frames behind the longest, so that one read takes many.

@@ -7,11 +7,12 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
+use tributary_inheritance::Uninherited;
 
 use super::congestion::send_at_once;
 use super::{TcpLink, TcpOptions};
 use crate::socket::is_lost_connection;
-use crate::{AcceptError, ListenError, Listener, Uninherited};
+use crate::{AcceptError, ListenError, Listener};
 
 /// Accepts links over TCP.
 ///

@@ -10,6 +10,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, sendto,
     socket_with, sockopt,
 };
+use tributary_inheritance::Uninherited;
 use tributary_wire::Capability;
 use tributary_wire::frame::{
     CODE_BYTES, HEADER_BYTES, Header, announces_code, announcing_code, without_code,
@@ -25,7 +26,6 @@ use super::unqueued::Unqueued;
 use crate::link::check_announced;
 use crate::{
     Armed, AuthenticationCode, AuthenticationKey, Frame, ListenError, OsError, SendError, Sent,
-    Uninherited,
 };
 
 /// Buffer size requested for each direction; the kernel may give less. A window of segments from

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError, Weak};
 
 use super::sys;
-use crate::Uninherited;
+use tributary_inheritance::Uninherited;
 
 /// Counts what the kernel has dropped at a socket: what the socket's filter did not let pass, what has a wrong checksum,
 /// and what came while the socket's buffer was full. Can be asked from any thread, also when the socket is gone.
