@@ -42,7 +42,7 @@ MPICH_ALONE = Variant(MPICH_UCX, is_plain=True)
 def nodes(*lab):
     """A node as a process and inside the kernel, members past the network stack, and what is chosen where nodes are
     inside the kernel, beside plain MPI."""
-    by_tree, in_kernel = with_knobs(BETWEEN_HOSTS="tree"), (*lab, "--node-kernel")
+    by_tree, in_kernel = with_knobs(BETWEEN_HOSTS="tree"), (*lab, "--node-kernel", "--rings", "xdp")
     return {"Open MPI": OPEN_MPI_ALONE._replace(lab=lab), "MPICH, UCX": MPICH_ALONE._replace(lab=lab),
             "process": by_tree._replace(lab=lab), "kernel": by_tree._replace(lab=in_kernel),
             "kernel, AF_XDP": with_knobs(BETWEEN_HOSTS="tree", CHANNEL="xdp")._replace(lab=in_kernel),

@@ -29,6 +29,7 @@ METHODS = {
     "tcp-mpich": ("mpich", False, {**MPICH_UCX, **TCP}),
     **{f"{between}-mpich": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": between})
        for between in ("direct", "replicated", "tree")},
+    # On a lab with --rings.
     "ring-mpich": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "replicated", "TRIBUTARY_RECEIVE": "ring"}),
     "multicast-mpich": ("mpich", False, {**MPICH_UCX, "TRIBUTARY_BETWEEN_HOSTS": "replicated", "TRIBUTARY_MULTICAST": "on"}),
 }

@@ -388,6 +388,8 @@ def main():
         folder = pathlib.Path(temporary)
         log = open(arguments.keep_log or folder / "log", "w", encoding="utf-8")
         options = ["--node-kernel"] if arguments.node_kernel else []
+        if arguments.channel == "xdp":
+            options += ["--rings", "xdp"]
         with NemesisLab(arguments, log, options=options) as lab:
             running = start_program(lab, program, folder, arguments)
             await_rounds(folder, running, 20)

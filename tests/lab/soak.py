@@ -27,7 +27,7 @@ from harness.daemons import Daemon  # noqa: E402
 from harness.labs import Lab  # noqa: E402
 from harness.places import mpirun, parser_of  # noqa: E402
 
-CHANNELS = ["auto", "tcp", "udp", "xdp", "xdp-native"]
+CHANNELS = ["auto", "tcp", "udp", "xdp"]
 
 # How the report counts operations of each path between hosts.
 PATHS = {"auto": "in_tree", "tree": "in_tree", "direct": "direct", "replicated": "direct"}
@@ -59,6 +59,9 @@ def parse_arguments():
     parser.add_argument("--authenticate-frames", action="store_true", help="authenticate every frame")
     parser.add_argument("--node-kernel", action="store_true",
                         help="let nodes take short segments inside the kernel")
+    parser.add_argument("--rings", choices=["traffic-control", "xdp"], metavar="HOOK",
+                        help="give every host a service of rings, whose programs sit there: traffic-control, or xdp, which "
+                             "--channel xdp needs and implies")
     parser.add_argument("--kill-every", type=float, metavar="SECONDS",
                         help="kill a node's daemon so often, each in turn, and start it again after a second")
     parser.add_argument("--operations", type=int, default=5_000_000,
@@ -73,7 +76,10 @@ def parse_arguments():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--state", type=pathlib.Path,
                         help="file with the record of earlier runs; rewritten at the end")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.channel == "xdp":
+        arguments.rings = arguments.rings or "xdp"
+    return arguments
 
 
 class State:
@@ -289,6 +295,8 @@ def main():
                *(["--node-kernel"] if arguments.node_kernel else [])]
     state = State(arguments)
     left = max(1, arguments.operations - state.kept["operations"])
+    if arguments.rings:
+        options += ["--rings", arguments.rings]
     with SoakLab(arguments, "soak", options) as lab:
         # A short run first, so that the daemons have allocated what they keep.
         short = argparse.Namespace(**{**vars(arguments), "seconds": 2.0, "operations": 2000})
@@ -320,7 +328,7 @@ def main():
     settings = {name: vars(arguments)[name] for name in
                 ("mpi", "hosts", "hosts_per_leaf", "loss", "ranks_per_host", "channel",
                  "between_hosts", "short", "communicators", "depth", "authenticate_frames", "node_kernel",
-                 "kill_every", "seed")}
+                 "rings", "kill_every", "seed")}
     result = {**settings, **summary, "before": before, "after": after, "complaints": found}
     state.add(result)
     print(json.dumps(result))

@@ -33,12 +33,13 @@ MULTICAST_LABS = [
 
 # Nodes that take short segments inside the kernel, one alone and one below another, on links that lose packets and on others: the labs'
 # options, and the node. Each takes half a minute; a short run has DELAY_KERNEL_LAB.
-KERNEL_LABS = [((*lab, "--node-kernel", *loss), "leaf0-an") for lab in (ONE_LEAF, TWO_LEAVES) for loss in ((), ("--loss", "0.5"))]
-KERNEL_LABS += [((*ONE_LEAF, "--node-kernel", "--nodes", "inside"), "leaf0"),
-                ((*TWO_LEAVES, "--node-kernel", "--nodes", "inside", "--loss", "0.5"), "leaf0")]
+IN_KERNEL = ("--node-kernel", "--rings", "xdp")
+KERNEL_LABS = [((*lab, *IN_KERNEL, *loss), "leaf0-an") for lab in (ONE_LEAF, TWO_LEAVES) for loss in ((), ("--loss", "0.5"))]
+KERNEL_LABS += [((*ONE_LEAF, *IN_KERNEL, "--nodes", "inside"), "leaf0"),
+                ((*TWO_LEAVES, *IN_KERNEL, "--nodes", "inside", "--loss", "0.5"), "leaf0")]
 
-# What carries the members' data there: UDP sockets, and AF_XDP behind and in the driver. What is named in the report.
-KERNEL_CHANNELS = {"auto": "udp", "xdp": "xdp", "xdp-native": "xdp"}
+# What carries the members' data there: UDP sockets, and AF_XDP. What is named in the report.
+KERNEL_CHANNELS = {"auto": "udp", "xdp": "xdp"}
 
 # Prints what a node counts inside the kernel.
 KERNEL_COUNTS = """
@@ -77,7 +78,7 @@ PLAIN = {"OMPI_MCA_op": "^avx"}
 # Every operation takes milliseconds there.
 DELAYED = ("--sample", "512")
 # There the node inside the kernel meets packets behind the losses, each receiver's own.
-DELAY_KERNEL_LAB = (*ONE_LEAF, "--node-kernel", "--delay", "1ms", "--loss", "0.5")
+DELAY_KERNEL_LAB = (*ONE_LEAF, *IN_KERNEL, "--delay", "1ms", "--loss", "0.5")
 
 LOSSY_CASE = "allreduce:65536"
 

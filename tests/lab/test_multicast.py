@@ -1,5 +1,5 @@
 """Runs jobs whose replicated groups multicast on hosts of a lab, and what can happen to multicasts. Datagrams come by sockets, or
-out of rings that a program of the kernel fills: the job's own, or that of a service which each host has.
+out of rings that a program of a service fills, which each host has.
 
 Where they come to all hosts of a group they are used. Where they don't, from the start or from some moment on, hosts send
 copies. What strangers send to a group's address neither changes a result nor stops a job.
@@ -26,10 +26,10 @@ GROUPS = {"TRIBUTARY_BETWEEN_HOSTS": "replicated", "TRIBUTARY_GROUPS": "4", "TRI
 MULTICASTS, COPIES = "links and multicast datagrams", "links and datagrams"
 ALGORITHM = ", mixed_radix:4"
 BLOCKING_LAB = (*LAB, "--block-multicast")
-# Where datagrams come from, and what the report says of it: by XDP behind the driver alone, for a lab's hosts take trains.
-IN_RINGS = " in rings"
-NO_RINGS = (" (no ring at h0: interface eth0: not permitted; a ring needs CAP_NET_ADMIN and CAP_BPF, or the host's service "
-            "(tributary rings))")
+# What the report says of where datagrams come from.
+IN_RINGS, NO_RINGS = " in rings", " (no ring at h0: no service of rings at @tributary-rings: Connection refused (os error 111))"
+# Where the programs of services sit. In the driver not: a lab's hosts take trains.
+HOOKS = ("traffic-control", "xdp")
 # A name that each host has for itself.
 SERVICE = "@tributary-rings"
 SERVED = {**GROUPS, "TRIBUTARY_RINGS": SERVICE}
@@ -166,13 +166,13 @@ def check_flooded(mpi, name, arguments):
 
 
 @contextlib.contextmanager
-def services(name, hosts, arguments):
-    """Services of rings at these hosts; they are killed at the end."""
+def services(name, hosts, arguments, hook=HOOKS[0]):
+    """Services of rings at these hosts, whose programs sit at a hook; they are killed at the end."""
     with tempfile.TemporaryDirectory(prefix="tributary-lab-") as folder, contextlib.ExitStack() as stack:
         for host in hosts:
             of_host = pathlib.Path(folder, host)
             of_host.mkdir()
-            words = on(name, host, arguments, arguments.tributary, "rings", "--socket", SERVICE)
+            words = on(name, host, arguments, arguments.tributary, "rings", "--socket", SERVICE, "--hook", hook)
             stack.enter_context(Marked(f"{name}-rings-{host}", words, name, of_host, arguments))
             if not eventually(lambda said=of_host / "said": SERVICE in said.read_text(), 30):
                 raise Failure(f"no service at {host}")
@@ -192,13 +192,12 @@ def check_served(mpi, name, kind, program, arguments):
 
 
 def check_rings_of_ipv6(mpi, name, program, arguments):
-    """Over IPv6 hosts send copies, and these come by rings of the job or of services."""
+    """Over IPv6 hosts send copies, and these come by rings."""
     join, leave, interface = FURTHER["IPv6"]
     carried = COPIES + IN_RINGS + ALGORITHM
     settings = {**SERVED, "TRIBUTARY_INTERFACE": interface}
     run_everywhere(join, name, arguments)
     try:
-        check_carried(carried, mpi, name, program, arguments, {**settings, "TRIBUTARY_RECEIVE": "ring"})
         with services(name, HOSTS, arguments):
             return check_carried(carried, mpi, name, [*WITHOUT_CAPABILITIES, *program], arguments, settings)
     finally:
@@ -264,16 +263,16 @@ class Carried:
     def test_groups_exchange_datagrams(self, mpi, lab, program, arguments, tell):
         tell(check_carried(self.kind + ALGORITHM, mpi, lab, program, arguments))
 
-    @pytest.mark.parametrize("way", ["ring", "ring-xdp"])
+    @pytest.mark.parametrize("hook", HOOKS)
     @under_each_mpi
-    def test_datagrams_come_by_rings_of_the_job(self, mpi, way, lab, program, arguments, tell):
-        settings = {**GROUPS, "TRIBUTARY_RECEIVE": way}
-        tell(check_carried(self.kind + IN_RINGS + ALGORITHM, mpi, lab, program, arguments, settings))
+    def test_datagrams_come_by_rings(self, mpi, hook, lab, program, arguments, tell):
+        with services(lab, HOSTS, arguments, hook):
+            tell(check_carried(self.kind + IN_RINGS + ALGORITHM, mpi, lab, program, arguments, SERVED))
 
     @under_each_mpi
-    def test_a_job_without_privileges_has_no_rings_and_says_it(self, mpi, lab, program, arguments, tell):
-        settings = {**GROUPS, "TRIBUTARY_RECEIVE": "ring"}
-        tell(check_carried(self.kind + NO_RINGS + ALGORITHM, mpi, lab, [*WITHOUT_CAPABILITIES, *program], arguments, settings))
+    def test_a_job_that_wants_rings_says_where_there_is_no_service(self, mpi, lab, program, arguments, tell):
+        settings = {**SERVED, "TRIBUTARY_RECEIVE": "ring"}
+        tell(check_carried(self.kind + NO_RINGS + ALGORITHM, mpi, lab, program, arguments, settings))
 
 
 @pytest.mark.short

@@ -13,6 +13,7 @@ import os
 import pathlib
 import random
 import shlex
+import subprocess
 import sys
 import tempfile
 import threading
@@ -45,6 +46,8 @@ TCP_RTO_MIN_MS = 5
 LOSSY_TAKES_TIMES = 3
 # With leave to oversubscribe Open MPI puts all ranks on the lab's first host.
 OPEN_MPI_ON_LAB = {"PRTE_MCA_rmaps_default_mapping_policy": "slot"}
+# Where the programs of services of rings sit in a lab.
+HOOK = ("--rings", "traffic-control")
 KINDS = ("right", "threads", "wrong")
 
 
@@ -64,6 +67,8 @@ class Path:
     loses: bool = False
     # Whether such a job knows the lab's manager.
     managed: bool = True
+    # Whether hosts have services of rings; as root.
+    rings: bool = False
 
 
 PATHS = (
@@ -83,7 +88,7 @@ PATHS = (
     # Of hosts that are dealt to two leaves, which meet leaf by leaf.
     Path("leaves6", 6, 6, REPLICATED | {"TRIBUTARY_GROUPS": "3x2", "MPI_FUZZ_LEAVES": "2"}, "direct"),
     # Datagrams come out of rings in memory, which a program of the kernel fills.
-    Path("ring4", 4, 4, REPLICATED | {"TRIBUTARY_RECEIVE": "ring"}, "direct"),
+    Path("ring4", 4, 4, REPLICATED, "direct", rings=True),
     Path("mixed4", 4, 4, MIXED, "in_tree"),
     Path("mixed3-uneven", 5, 3, MIXED, "in_tree"),
     Path("streams", 4, 2, {"TRIBUTARY_STREAM_MIN": "4096"}, "in_tree"),
@@ -104,7 +109,7 @@ PATHS = (
     Path("lossy-direct4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "direct"}, "direct", loses=True),
     Path("lossy-replicated4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "replicated"}, "direct", loses=True),
     Path("lossy-replicated5", 5, 5, {"TRIBUTARY_BETWEEN_HOSTS": "replicated", "TRIBUTARY_GROUPS": "3x2"}, "direct", loses=True),
-    Path("lossy-ring4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "replicated", "TRIBUTARY_RECEIVE": "ring"}, "direct", loses=True),
+    Path("lossy-ring4", 4, 4, {"TRIBUTARY_BETWEEN_HOSTS": "replicated"}, "direct", loses=True, rings=True),
     Path("lossy-mixed4", 4, 4, {"TRIBUTARY_TUNING": MIXED["TRIBUTARY_TUNING"]}, "in_tree", loses=True),
     # What the library takes on a network with a manager, and without one.
     Path("lossy-managed4", 4, 4, {"TRIBUTARY_NETWORK": "cloud"}, "direct", loses=True),
@@ -188,6 +193,20 @@ class Killer(threading.Thread):
 
 
 @contextlib.contextmanager
+def service(options):
+    """A service of rings on this machine: the settings by which jobs find it."""
+    address = f"@mpi-fuzz-{os.getpid()}"
+    words = [options.tributary, "rings", "--socket", address, "--per-user", "64"]
+    with subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, text=True) as serving:
+        try:
+            if address not in serving.stdout.readline():
+                raise running.Failure("the service of rings does not start")
+            yield {"TRIBUTARY_RINGS": address}
+        finally:
+            serving.terminate()
+
+
+@contextlib.contextmanager
 def losing_nodes(options, seed):
     """A fabric whose nodes are killed as long as the context lasts: its settings, and who kills."""
     with tempfile.TemporaryDirectory(prefix="mpi-fuzz-fabric-") as folder:
@@ -250,7 +269,7 @@ def run_batch(options, mpi, fuzz, batch, report):
     killed = 0
     if path.loses:
         with Lab(options.tributary, f"mpi-fuzz-{os.getpid()}", "--hosts", path.hosts, "--hosts-per-leaf",
-                 path.hosts // 2, "--loss", LOSS, "--tcp-rto-min", TCP_RTO_MIN_MS) as lab:
+                 path.hosts // 2, "--loss", LOSS, "--tcp-rto-min", TCP_RTO_MIN_MS, *(HOOK if path.rings else ())) as lab:
             if not path.managed:
                 job = ["--plain", "--", *WITHOUT_MANAGER, options.tributary, "run", *job]
             command = lab.words("run", "--ranks-per-host", path.ranks // path.hosts, *job)
@@ -262,7 +281,8 @@ def run_batch(options, mpi, fuzz, batch, report):
             output = programs.run_checked(program, command, environment, timeout)
         killed = killer.killed
     else:
-        output = programs.run_checked(program, command, running.environment(**settings), timeout)
+        with service(options) if path.rings else contextlib.nullcontext({}) as of_service:
+            output = programs.run_checked(program, command, running.environment(**settings, **of_service), timeout)
     counts = programs.read_counts(report, output)
     if path.counts and counts[path.counts] == 0:
         raise running.Failure(f"the report says {path.counts} 0", output)

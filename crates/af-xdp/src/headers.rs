@@ -3,8 +3,6 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::ops::Range;
 
-use xdp::packet::csum;
-
 const ETHERNET_BYTES: usize = 14;
 const IP_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
@@ -114,8 +112,7 @@ impl<'a> Datagram<'a> {
     /// Whether the checksum is right, or is left to a card.
     fn is_whole(&self, addresses: &[u8]) -> bool {
         let pseudo = pseudo_header_sum(addresses, self.bytes.len() as u16);
-        csum::fold_checksum(csum::partial(self.bytes, pseudo)) == 0
-            || self.checksum == !csum::fold_checksum(pseudo)
+        checksum(add_words(self.bytes, pseudo)) == 0 || self.checksum == !checksum(pseudo)
     }
 
     fn payload(&self) -> &'a [u8] {
@@ -147,24 +144,42 @@ pub(crate) fn write(
     ip[9] = UDP;
     ip[12..16].copy_from_slice(&source.ip().octets());
     ip[16..20].copy_from_slice(&target.ip().octets());
-    let checksum = csum::fold_checksum(csum::partial(ip, 0));
-    ip[10..12].copy_from_slice(&checksum.to_ne_bytes());
+    let of_ip = checksum(add_words(ip, 0));
+    ip[10..12].copy_from_slice(&of_ip.to_ne_bytes());
     let pseudo = pseudo_header_sum(&ip[12..20], datagram_bytes);
     let udp = &mut headers[UDP_START..];
     udp[..2].copy_from_slice(&source.port().to_be_bytes());
     udp[2..4].copy_from_slice(&target.port().to_be_bytes());
     udp[4..6].copy_from_slice(&datagram_bytes.to_be_bytes());
-    let checksum = csum::fold_checksum(csum::partial(payload, csum::partial(udp, pseudo)));
+    let of_udp = checksum(add_words(payload, add_words(udp, pseudo)));
     // A checksum of 0 says that there is none.
-    let checksum = if checksum == 0 { 0xffff } else { checksum };
-    udp[6..8].copy_from_slice(&checksum.to_ne_bytes());
+    let of_udp = if of_udp == 0 { 0xffff } else { of_udp };
+    udp[6..8].copy_from_slice(&of_udp.to_ne_bytes());
     headers
 }
 
 /// The sum over what UDP adds to its own bytes: addresses, protocol and length.
-fn pseudo_header_sum(addresses: &[u8], datagram_bytes: u16) -> u32 {
+fn pseudo_header_sum(addresses: &[u8], datagram_bytes: u16) -> u64 {
     let [high, low] = datagram_bytes.to_be_bytes();
-    csum::partial(addresses, csum::partial(&[0, UDP, high, low], 0))
+    add_words(addresses, add_words(&[0, UDP, high, low], 0))
+}
+
+/// Adds bytes to a sum that becomes a checksum. It is one of words in this machine's order of bytes, and so is the checksum: where words
+/// lie in memory the order cancels out (RFC 1071). All bytes but the last ones come in whole words.
+fn add_words(bytes: &[u8], sum: u64) -> u64 {
+    let (words, rest) = bytes.as_chunks::<4>();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    words.iter().chain([&last]).fold(sum, |sum, word| sum + u64::from(u32::from_ne_bytes(*word)))
+}
+
+/// The checksum of what was added: the complement of the sum, whose carries come in again.
+fn checksum(sum: u64) -> u16 {
+    let mut sum = sum;
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
 }
 
 #[cfg(test)]
@@ -244,7 +259,7 @@ mod tests {
             other[40..42].copy_from_slice(&checksum.to_ne_bytes());
             read(&other).is_some()
         };
-        let of_addresses = !csum::fold_checksum(pseudo_header_sum(&whole[26..34], 80));
+        let of_addresses = !checksum(pseudo_header_sum(&whole[26..34], 80));
         assert!(with(0) && with(of_addresses));
         assert!(!with(of_addresses ^ 1));
     }
@@ -293,7 +308,7 @@ mod tests {
         without[46..48].fill(0);
         assert_eq!(read_from_ip(&without, 3), None);
         let pseudo = pseudo_header_sum(&whole[8..IPV6_BYTES], 80);
-        without[46..48].copy_from_slice(&(!csum::fold_checksum(pseudo)).to_ne_bytes());
+        without[46..48].copy_from_slice(&(!super::checksum(pseudo)).to_ne_bytes());
         assert!(read_from_ip(&without, 3).is_some(), "it may be left to a card");
     }
 

@@ -3,55 +3,48 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
+use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use if_addrs::get_if_addrs;
-use xdp::Packet;
-use xdp::nic::NicIndex;
-use xdp::slab::{HeapSlab, Slab};
 
-use crate::Mode;
+use crate::connection::Connection;
 use crate::doorbell::Doorbell;
-use crate::error::{OpenError, PORTS_NEED};
+use crate::error::OpenError;
 use crate::headers::{self, Arrived, Route};
-use crate::queue::{Queue, Share};
-use crate::steering::{QUEUES_MAX, Steering};
+use crate::queue::{Packet, Queue};
+use crate::service_address::ServiceAddress;
 
-/// Packets taken from a queue at once.
-const BATCH: usize = 16;
 /// Packets that wait for one port, at most, while others poll.
 const HELD_PER_PORT_MAX: usize = 256;
+/// Packets that there is room for at first.
+const HELD_AT_FIRST: usize = 16;
 
 /// An interface, shared by all ports of this process that are there.
 pub(crate) struct Interface {
-    name: String,
     key: Key,
     shared: Mutex<Shared>,
 }
 
-/// Tells interfaces apart, also those of different network namespaces.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// Tells interfaces apart, also those of different network namespaces, and of a process and its child.
+#[derive(Clone, PartialEq, Eq)]
 struct Key {
+    process: u32,
     namespace: u64,
     index: u32,
-    mode: Mode,
+    service: ServiceAddress,
 }
 
 /// What the ports of an interface share.
 pub(crate) struct Shared {
-    /// Detached first: nothing is steered to a queue that is gone.
-    steering: Steering,
+    /// To the service, whose program steers datagrams here while this is open.
+    connection: Connection,
     queues: Vec<Queue>,
     ports: Vec<Option<Reception>>,
-    arrived: HeapSlab,
 }
-
-// SAFETY: packets are places in the memory of the queues beside them, and move with them.
-#[allow(unsafe_code, reason = "the trait is unsafe to implement")]
-unsafe impl Send for Shared {}
 
 /// What waits for one port.
 struct Reception {
@@ -68,81 +61,64 @@ struct Reception {
 pub(crate) struct PortId(usize);
 
 impl Interface {
-    /// The interface that has an address, opened if this process does not have it yet. It stays open until the process
-    /// ends: who loses its tree takes a place in another a moment later, and a program that is loaded anew takes 25 MiB
-    /// for that moment, in which aya reads the kernel's types.
-    pub(crate) fn with_address(address: Ipv4Addr, mode: Mode) -> Result<Arc<Self>, OpenError> {
+    /// The interface that has an address, opened by a service if this process does not have it yet. It stays open until the process
+    /// or the service ends: who loses its tree takes a place in another a moment later, and a program that is loaded anew takes
+    /// milliseconds.
+    pub(crate) fn with_address(
+        address: Ipv4Addr,
+        service: &ServiceAddress,
+    ) -> Result<Arc<Self>, OpenError> {
         static OPEN: Mutex<Vec<Arc<Interface>>> = Mutex::new(Vec::new());
-        let (name, index) = find(address.into())?;
-        // The sockets that are opened keep it.
-        let key = Key { namespace: Namespace::open()?.number, index, mode };
+        let (_, index) = find(address.into())?;
+        let (process, namespace) = (process::id(), Namespace::open()?.number);
+        let key = Key { process, namespace, index, service: service.clone() };
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those of a parent stay: their locks may be held by threads that are not here.
+        open.retain(|it| it.key.process != process || it.lock().connection.is_open());
         if let Some(known) = open.iter().find(|it| it.key == key) {
             return Ok(Arc::clone(known));
         }
-        let opened = Arc::new(Self::open(name, key)?);
+        let (connection, queues) = Connection::open_sockets(service, address.into())?;
+        let shared = Mutex::new(Shared { connection, queues, ports: Vec::new() });
+        let opened = Arc::new(Self { key, shared });
         open.push(Arc::clone(&opened));
         Ok(opened)
-    }
-
-    fn open(name: String, key: Key) -> Result<Self, OpenError> {
-        let Key { index, mode, .. } = key;
-        let counts = NicIndex::new(index).queue_counts().map_err(host("the number of queues"))?;
-        // Packets of a queue beyond go to the network stack.
-        let count = counts.rx_count().clamp(1, QUEUES_MAX);
-        let mut steering = Steering::attach(&name, mode)?;
-        let mut queues = Vec::new();
-        for number in 0..count {
-            let queue = Queue::open(index, number, Share::of(number, count), mode)
-                .map_err(|error| OpenError::at(&name, PORTS_NEED, &*error))?;
-            steering.give(&name, number, &queue.raw_fd())?;
-            queues.push(queue);
-        }
-        let arrived = HeapSlab::with_capacity(BATCH);
-        let shared = Shared { steering, queues, ports: Vec::new(), arrived };
-        Ok(Self { name, key, shared: Mutex::new(shared) })
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Shared> {
         // Nobody panics between two changes that belong together.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    pub(crate) fn enter(
-        &self,
-        target: SocketAddrV4,
-        doorbell: Arc<Doorbell>,
-    ) -> Result<PortId, OpenError> {
-        self.lock()
-            .enter(target, doorbell)
-            .ok_or_else(|| OpenError::Full { interface: self.name.clone() })
-    }
 }
 
 impl Shared {
-    /// Steers what goes to `target` here. None if there is no room.
-    fn enter(&mut self, target: SocketAddrV4, doorbell: Arc<Doorbell>) -> Option<PortId> {
-        if !self.steering.steer(target) {
-            return None;
-        }
-        let packets = VecDeque::with_capacity(BATCH);
+    /// Has what goes to the address of a socket steered here.
+    pub(crate) fn enter(
+        &mut self,
+        target: SocketAddrV4,
+        socket: BorrowedFd<'_>,
+        doorbell: Arc<Doorbell>,
+    ) -> Result<PortId, OpenError> {
+        self.connection.steer(socket)?;
+        let packets = VecDeque::with_capacity(HELD_AT_FIRST);
         let reception = Some(Reception { target, packets, doorbell, is_asleep: false });
-        match self.ports.iter().position(Option::is_none) {
+        Ok(match self.ports.iter().position(Option::is_none) {
             Some(free) => {
                 self.ports[free] = reception;
-                Some(PortId(free))
+                PortId(free)
             }
             None => {
                 self.ports.push(reception);
-                Some(PortId(self.ports.len() - 1))
+                PortId(self.ports.len() - 1)
             }
-        }
+        })
     }
 
     /// Leaves a port's datagrams to the network stack again.
     pub(crate) fn leave(&mut self, port: PortId) {
         let Some(reception) = self.ports[port.0].take() else { return };
-        self.steering.leave(reception.target);
+        // What is still steered here has no port, and is dropped; the service leaves it to the network stack with its last word.
+        let _ = self.connection.leave(SocketAddr::from(reception.target).into());
         for (queue, packet) in reception.packets {
             self.queues[queue].give_back(packet);
         }
@@ -161,14 +137,15 @@ impl Shared {
                 }
                 continue;
             };
-            let copied = headers::read(&packet).and_then(
+            let queue = &mut self.queues[queue];
+            let copied = headers::read(queue.bytes(&packet)).and_then(
                 |Arrived { source, route_back, payload, .. }| {
                     buffer.get_mut(..payload.len())?.copy_from_slice(payload);
                     Some((payload.len(), source, route_back))
                 },
             );
-            self.queues[queue].give_back(packet);
-            self.queues[queue].refill();
+            queue.give_back(packet);
+            queue.refill();
             if copied.is_some() {
                 return copied;
             }
@@ -207,22 +184,27 @@ impl Shared {
     /// What has no port, or is more than its port or all ports may hold, is lost, but nothing of the asking one's.
     fn take_arrived(&mut self, port: PortId) -> bool {
         for index in 0..self.queues.len() {
-            while self.queues[index].receive(&mut self.arrived) > 0 {
-                while let Some(packet) = self.arrived.pop_back() {
-                    self.deal(index, packet, port);
-                }
-                self.queues[index].refill();
+            let mut has_come = false;
+            while let Some(packet) = self.queues[index].receive() {
+                has_come = true;
+                self.deal(index, packet, port);
                 if self.ports[port.0].as_ref().is_some_and(|it| !it.packets.is_empty()) {
-                    return true;
+                    break;
                 }
+            }
+            if has_come {
+                self.queues[index].refill();
+            }
+            if self.ports[port.0].as_ref().is_some_and(|it| !it.packets.is_empty()) {
+                return true;
             }
         }
         false
     }
 
     fn deal(&mut self, queue: usize, packet: Packet, asking: PortId) {
-        let target = headers::target(&packet);
-        let may_hold = self.queues[queue].may_hold_more(self.arrived.len());
+        let target = headers::target(self.queues[queue].bytes(&packet));
+        let may_hold = self.queues[queue].may_hold_more();
         let mut ports = self.ports.iter_mut().enumerate();
         let port = ports.find_map(|(number, port)| {
             let port = port.as_mut().filter(|port| Some(port.target) == target)?;
@@ -243,7 +225,10 @@ impl Shared {
 }
 
 /// The name and the index of the interface that has an address.
-pub(crate) fn find(address: IpAddr) -> Result<(String, u32), OpenError> {
+///
+/// # Errors
+/// If none has it, or the system does not say.
+pub fn find(address: IpAddr) -> Result<(String, u32), OpenError> {
     let has_address = |it: &if_addrs::Interface| it.ip() == address;
     let all = get_if_addrs().map_err(host("the network interfaces"))?;
     let found = all.into_iter().find(has_address).ok_or(OpenError::NoInterface(address))?;

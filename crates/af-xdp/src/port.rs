@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use rustix::event::epoll;
 
-use crate::Mode;
 use crate::doorbell::Doorbell;
 use crate::error::OpenError;
 use crate::headers::{self, HEADERS_BYTES, Route};
 use crate::interface::{Interface, PortId};
+use crate::service_address::ServiceAddress;
 
 /// Longest payload of a datagram that is sent past the network stack: an Ethernet's with its usual MTU of 1,500 bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 1514 - HEADERS_BYTES;
@@ -43,14 +43,20 @@ pub struct Port {
 }
 
 impl Port {
-    /// Steers datagrams to `target`, which arrive at the interface with the address `at`, to this port. `target` is an
-    /// address of that interface, or a multicast address that a socket has subscribed to there.
+    /// Has datagrams to `target`, which arrive at the interface with the address `at`, steered to this port by the host's service.
+    /// `socket` is bound to `target`: an address of that interface, or a multicast address that the socket has subscribed to there.
+    /// The service believes the socket alone.
     ///
     /// # Errors
-    /// If this process may not, another one has the interface, or the kernel refuses.
-    pub fn open(at: Ipv4Addr, target: SocketAddrV4, mode: Mode) -> Result<Self, OpenError> {
+    /// If there is no service, it refuses, another process has the interface, or the kernel refuses.
+    pub fn open(
+        at: Ipv4Addr,
+        target: SocketAddrV4,
+        socket: impl AsFd,
+        service: &ServiceAddress,
+    ) -> Result<Self, OpenError> {
         let host = |problem| OpenError::Host { what: "a descriptor", problem };
-        let interface = Interface::with_address(at, mode)?;
+        let interface = Interface::with_address(at, service)?;
         let doorbell = Arc::new(Doorbell::new().map_err(host)?);
         let wakes =
             epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| host(error.into()))?;
@@ -60,7 +66,7 @@ impl Port {
         };
         interface.lock().sockets().try_for_each(watch)?;
         watch(doorbell.as_fd())?;
-        let id = interface.enter(target, Arc::clone(&doorbell))?;
+        let id = interface.lock().enter(target, socket.as_fd(), Arc::clone(&doorbell))?;
         Ok(Self { interface, id, target, doorbell, wakes, route: None, last: None })
     }
 

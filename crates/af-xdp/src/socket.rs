@@ -7,21 +7,28 @@ use std::os::fd::{AsFd, AsRawFd};
 
 /// The process at the other end of a Unix socket.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer {
-    /// 0 where it is none that this process sees.
-    pub(crate) process: i32,
-    pub(crate) user: u32,
+pub struct Peer {
+    /// Its number; 0 where it is none that this process sees.
+    pub process: i32,
+    /// Its user's number.
+    pub user: u32,
 }
 
 /// The process that connected, or called `listen`.
-pub(crate) fn peer_of(socket: impl AsFd) -> io::Result<Peer> {
+///
+/// # Errors
+/// If the system does not say.
+pub fn peer_of(socket: impl AsFd) -> io::Result<Peer> {
     // SAFETY: the kernel writes this type for this option.
     let it: libc::ucred = unsafe { option(socket, libc::SO_PEERCRED)? };
     Ok(Peer { process: it.pid, user: it.uid })
 }
 
 /// The number of a socket's network namespace, which no other has until the system starts anew (Linux 5.14).
-pub(crate) fn network_of(socket: impl AsFd) -> io::Result<u64> {
+///
+/// # Errors
+/// If the system does not say.
+pub fn network_of(socket: impl AsFd) -> io::Result<u64> {
     // SAFETY: the kernel writes a number of 64 bits for this option.
     unsafe { option(socket, libc::SO_NETNS_COOKIE) }
 }

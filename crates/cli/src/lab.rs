@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use clap::ValueEnum as _;
 use serde::Serialize;
 use tributary_lab::cores::{Cores, CoresError};
 use tributary_lab::directory::{self, Directory, LabConfig, LabName};
@@ -81,6 +82,7 @@ fn up(flags: LabUpFlags) -> anyhow::Result<ExitCode> {
         program: std::env::current_exe().context("this program's path is unknown")?,
         node_spin_us: flags.node_spin,
         node_kernel: flags.node_kernel,
+        rings: flags.rings.and_then(|it| Some(it.to_possible_value()?.get_name().to_owned())),
         has_multicast: !flags.no_multicast,
         authenticates_frames: flags.authenticate_frames,
         cores,

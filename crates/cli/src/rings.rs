@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use rustix::event::{EventfdFlags, eventfd};
-use tributary_af_xdp::{Event, Hook, Service, ServiceOptions};
+use tributary_rings::{Event, Hook, Service, ServiceOptions};
 
 use crate::daemons::{announce, raise_open_files};
 use crate::flags::{HookFlag, RingsFlags};
@@ -37,6 +37,7 @@ pub(crate) fn serve(flags: RingsFlags) -> anyhow::Result<ExitCode> {
         hook,
         interfaces: flags.interface,
         per_user_max: usize::try_from(flags.per_user).expect("the option's range ends at 64"),
+        socket_users: flags.af_xdp,
     })?;
     announce(&format!("the service of rings takes connections at {}", flags.socket))?;
     service.serve(&stop, &log)?;
@@ -46,9 +47,9 @@ pub(crate) fn serve(flags: RingsFlags) -> anyhow::Result<ExitCode> {
 fn log(event: Event<'_>) {
     match event {
         Event::Opened { process, user, interface } => {
-            tracing::info!("process {process} of user {user} has rings at {interface}");
+            tracing::info!("process {process} of user {user} has rings or sockets at {interface}");
         }
-        Event::Closed { process } => tracing::info!("process {process} has rings no more"),
+        Event::Closed { process } => tracing::info!("process {process} has them no more"),
         Event::Refused { process, user, reason } => {
             tracing::warn!("refused process {process} of user {user}: {reason}");
         }

@@ -4,6 +4,7 @@
 //! on or none does.
 
 mod agreement;
+mod approach;
 mod direct;
 mod failover;
 mod hosts;

@@ -24,8 +24,9 @@ use tributary_inter_host::replicated::{Endpoint, Members, ReplicatedLevels, Repl
 use tributary_inter_host::{
     DirectLinks, Identity, InterHost, InterHostOperation, Listener, kernel,
 };
+use tributary_rings::{Hook, Service, ServiceOptions};
 use tributary_shm_collectives::{Blocks, Policy, Waiter};
-use tributary_transport::udp::{Hook, Origin};
+use tributary_transport::udp::ServiceAddress;
 use tributary_wire::{Datatype, Operator};
 
 const SLEEP_MAX: Duration = Duration::from_millis(20);
@@ -49,7 +50,6 @@ struct Runs {
     operations: usize,
     with_links: bool,
     with_datagrams: bool,
-    ring: Option<Hook>,
 }
 
 /// What one member has measured: times of an operation by block, and counts of all.
@@ -89,8 +89,12 @@ fn main() {
         "datagrams"
     );
     let is_named = |levels: &&[u32]| named.is_none_or(|named| named == text(levels));
-    for levels in LEVELS.into_iter().filter(is_named) {
-        for elements in ELEMENTS {
+    let run_all = |service: Option<&ServiceAddress>| {
+        for (levels, elements) in LEVELS
+            .into_iter()
+            .filter(is_named)
+            .flat_map(|levels| ELEMENTS.map(|elements| (levels, elements)))
+        {
             let hosts: u32 = levels.iter().product();
             let runs = Runs {
                 policy: Policy::for_crowd(hosts, cores),
@@ -100,11 +104,27 @@ fn main() {
                 operations: 50,
                 with_links: only != Some("datagrams"),
                 with_datagrams: only != Some("links"),
-                ring,
             };
-            report(levels, &runs, measure(levels, runs));
+            report(levels, &runs, measure(levels, runs, service));
         }
+    };
+    match ring {
+        Some(hook) => with_service(hook, |service| run_all(Some(service))),
+        None => run_all(None),
     }
+}
+
+/// Runs a function while a service is there whose programs sit at this hook.
+fn with_service(hook: Hook, body: impl FnOnce(&ServiceAddress)) {
+    let address: ServiceAddress = format!("@bench-{}", std::process::id()).parse().unwrap();
+    let service = Service::bind(ServiceOptions {
+        address: address.clone(),
+        hook,
+        interfaces: Vec::new(),
+        per_user_max: 1,
+        socket_users: Vec::new(),
+    });
+    service.unwrap().serve_while(&|_| (), || body(&address)).unwrap();
 }
 
 fn report(levels: &[u32], runs: &Runs, mut measured: Measured) {
@@ -138,11 +158,11 @@ fn median(values: &mut [f64]) -> f64 {
 }
 
 /// What member 0 measures.
-fn measure(levels: &[u32], runs: Runs) -> Measured {
+fn measure(levels: &[u32], runs: Runs, service: Option<&ServiceAddress>) -> Measured {
     let (done, finished) = mpsc::channel();
     for (me, mut member) in members(levels).into_iter().enumerate() {
-        if let Some(hook) = runs.ring {
-            member.datagrams.receive_by_ring(&Origin::Own(hook)).unwrap();
+        if let Some(service) = service {
+            member.datagrams.receive_by_ring(service).unwrap();
         }
         let done = done.clone();
         thread::spawn(move || {

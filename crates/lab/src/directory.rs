@@ -60,6 +60,9 @@ pub struct LabConfig {
     pub node_spin_us: u64,
     /// Whether aggregation nodes take short segments inside the kernel.
     pub node_kernel: bool,
+    /// Where the programs of each host's service of rings sit; hosts have none without it.
+    #[serde(default)]
+    pub rings: Option<String>,
     /// Whether the manager gives groups multicast addresses for their results.
     pub has_multicast: bool,
     /// Whether frames between its members are authenticated.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::directory::{Directory, LabConfig, LabName};
 use crate::launch;
-use crate::plan::{MANAGER, Plan, Role};
+use crate::plan::{MANAGER, Plan, RINGS_SOCKET, Role};
 use crate::scheduling::Scheduling;
 use crate::session::{ExecError, Request, Session};
 
@@ -140,6 +140,9 @@ impl Lab {
         request.set("HOSTNAME", member);
         request.set("TMPDIR", self.directory.temporary(member));
         request.set("TRIBUTARY_MANAGER", self.config.plan.manager_address());
+        if self.config.rings.is_some() {
+            request.set("TRIBUTARY_RINGS", RINGS_SOCKET);
+        }
         request.set("TRIBUTARY_TOKEN_FILE", self.directory.token());
         if self.config.plan.links.has_delay() {
             // Hosts of one kernel, but their network takes the time, as a cloud's does.

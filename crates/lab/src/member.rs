@@ -6,6 +6,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,10 +19,13 @@ use crate::cores;
 use crate::directory::{Directory, LabConfig};
 use crate::messages::{Failure, Go};
 use crate::namespaces::{self, StepError, step};
-use crate::plan::{DAEMON_PORT, METRICS_ADDRESS, MULTICAST_ADDRESSES, Member, Role};
+use crate::plan::{DAEMON_PORT, METRICS_ADDRESS, MULTICAST_ADDRESSES, Member, RINGS_SOCKET, Role};
 use crate::scripts;
 use crate::session::Sessions;
 use crate::tools::Tool;
+
+/// How long a host's service may take to start.
+const SERVICE_WITHIN: Duration = Duration::from_secs(10);
 
 /// Runs a member for as long as the lab lives. Reports each step to `supervisor`, which says when
 /// to go on.
@@ -104,13 +108,23 @@ fn start_daemon(directory: &Directory, config: &LabConfig, member: &Member) -> i
     let log = File::create(directory.log(&member.name))?;
     Command::new(&config.program)
         .args(arguments)
-        .arg("--token-file")
-        .arg(directory.token())
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log)
         .current_dir("/")
         .spawn()?;
+    if member.role == Role::Host { await_service(&directory.log(&member.name)) } else { Ok(()) }
+}
+
+/// Waits until a host's service of rings says that it takes connections: jobs would go on without it.
+fn await_service(log: &Path) -> io::Result<()> {
+    let until = Instant::now() + SERVICE_WITHIN;
+    while !fs::read_to_string(log)?.contains(RINGS_SOCKET) {
+        if Instant::now() > until {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, fs::read_to_string(log)?));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
     Ok(())
 }
 
@@ -120,8 +134,12 @@ fn daemon_arguments(
     member: &Member,
 ) -> Option<Vec<String>> {
     let listen = format!("{}:{DAEMON_PORT}", member.address?);
+    let token = directory.token().display().to_string();
     let words: Vec<String> = match member.role {
-        Role::Host => return None,
+        Role::Host => {
+            let hook = config.rings.as_ref()?;
+            ["rings", "--socket", RINGS_SOCKET, "--hook", hook].map(str::to_owned).to_vec()
+        }
         Role::Manager => {
             let topology = directory.topology().display().to_string();
             let words = ["manager", "--listen", &listen, "--topology", &topology];
@@ -129,7 +147,8 @@ fn daemon_arguments(
                 if config.has_multicast { &["--multicast", MULTICAST_ADDRESSES] } else { &[] };
             let authentication: &[&str] =
                 if config.authenticates_frames { &["--authenticate-frames"] } else { &[] };
-            let words = words.iter().chain(multicast).chain(authentication);
+            let token = ["--token-file", &token];
+            let words = words.iter().chain(multicast).chain(authentication).chain(&token);
             words.map(|word| (*word).to_owned()).collect()
         }
         Role::Node | Role::Switch => {
@@ -137,7 +156,8 @@ fn daemon_arguments(
             let spin = config.node_spin_us.to_string();
             let words =
                 ["node", "--listen", &listen, "--manager", &manager, "--name", &member.name];
-            let mut words: Vec<_> = words.into_iter().chain(["--spin", &spin]).collect();
+            let further = ["--spin", &spin, "--token-file", &token];
+            let mut words: Vec<_> = words.into_iter().chain(further).collect();
             let interfaces = config.plan.interfaces_of(&member.name);
             if config.node_kernel {
                 words.extend(["--kernel", "tc", "--metrics", METRICS_ADDRESS]);

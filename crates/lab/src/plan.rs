@@ -17,6 +17,8 @@ pub const DAEMON_PORT: u16 = 7470;
 /// The manager's `--multicast` option: 256 addresses of the block for use within a site (RFC 2365,
 /// section 6.1).
 pub const MULTICAST_ADDRESSES: &str = "239.255.77.0/256:7475";
+/// Where each host's service of rings takes connections: a name that each network namespace has for itself.
+pub const RINGS_SOCKET: &str = "@tributary-rings";
 
 /// The network of all members.
 pub const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 0);

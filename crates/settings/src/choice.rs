@@ -98,20 +98,13 @@ pub enum ChannelChoice {
     Tcp,
     /// Datagrams for all segments that fit one.
     Udp,
-    /// As `Auto`, with datagrams past the host's network stack: AF_XDP behind the driver.
+    /// As `Auto`, with datagrams past the host's network stack, by AF_XDP.
     Xdp,
-    /// The same in the driver.
-    XdpNative,
 }
 
 impl Choice for ChannelChoice {
-    const NAMED: &[(&str, Self)] = &[
-        ("auto", Self::Auto),
-        ("tcp", Self::Tcp),
-        ("udp", Self::Udp),
-        ("xdp", Self::Xdp),
-        ("xdp-native", Self::XdpNative),
-    ];
+    const NAMED: &[(&str, Self)] =
+        &[("auto", Self::Auto), ("tcp", Self::Tcp), ("udp", Self::Udp), ("xdp", Self::Xdp)];
 }
 
 /// How leaders of different hosts meet.
@@ -246,23 +239,13 @@ pub enum ReceiveChoice {
     Auto,
     /// Its sockets.
     Socket,
-    /// A ring of the host's service where there is one, else one that a program at traffic control fills, which the process loads
-    /// itself.
+    /// A ring of the host's service. Where there is none its sockets, and the report says so.
     Ring,
-    /// A ring that a program of XDP behind the driver fills.
-    RingXdp,
-    /// The same in the driver.
-    RingXdpNative,
 }
 
 impl Choice for ReceiveChoice {
-    const NAMED: &[(&str, Self)] = &[
-        ("auto", Self::Auto),
-        ("socket", Self::Socket),
-        ("ring", Self::Ring),
-        ("ring-xdp", Self::RingXdp),
-        ("ring-xdp-native", Self::RingXdpNative),
-    ];
+    const NAMED: &[(&str, Self)] =
+        &[("auto", Self::Auto), ("socket", Self::Socket), ("ring", Self::Ring)];
 }
 
 /// A kind of network, or that the kernel's description of the adapter tells it.

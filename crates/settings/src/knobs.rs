@@ -227,12 +227,10 @@ pub const RECEIVE: Knob = Knob {
     name: "TRIBUTARY_RECEIVE",
     default: "auto",
     unit: "",
-    allowed: "auto, socket, ring, ring-xdp, ring-xdp-native",
+    allowed: "auto, socket, ring",
     help: "where hosts take the datagrams of replicated groups from. auto: rings in memory that the host's service \
            fills before the host's network stack (TRIBUTARY_RINGS), or sockets where there is none; ring: the same, \
-           or where there is none rings that a program at traffic control fills, which the job loads (needs \
-           privileges); ring-xdp: rings that its own program of XDP fills behind the driver; ring-xdp-native: the \
-           same in the network driver, which may restart the interface",
+           and the report says where there is none",
 };
 /// The service of rings.
 pub const RINGS: Knob = Knob {
@@ -329,11 +327,11 @@ pub const CHANNEL: Knob = Knob {
     name: "TRIBUTARY_CHANNEL",
     default: "auto",
     unit: "",
-    allowed: "auto, tcp, udp, xdp, xdp-native",
+    allowed: "auto, tcp, udp, xdp",
     help: "what carries data where a leader's link is TCP; auto: UDP for segments that cross the \
            network in one piece, udp: for all that fit a datagram, xdp: as auto, past the host's network stack \
-           (AF_XDP, one leader a host, needs privileges), xdp-native: the same in the network driver, which may \
-           restart the interface; TCP where UDP does not arrive",
+           (AF_XDP, one leader a host, by sockets of the host's service: TRIBUTARY_RINGS); TCP where UDP does not \
+           arrive",
 };
 /// An external receiver of the world's results.
 pub const EXTERNAL_RECEIVER: Knob = Knob {

@@ -16,10 +16,7 @@ mod socket;
 mod sys;
 mod unqueued;
 
-pub use tributary_af_xdp::IS_BUILT as CAN_BYPASS;
-pub use tributary_af_xdp::{
-    Admission, Delivery, Hook, InvalidAddress, Mode, OpenError, Origin, Port, ServiceAddress,
-};
+pub use tributary_af_xdp::{Admission, Delivery, InvalidAddress, OpenError, Port, ServiceAddress};
 
 pub use filter::FILTERED_CAPABILITIES_MAX;
 pub use socket::{

@@ -3,7 +3,7 @@
 //! socket without a bypass, and the near namespace's counters tell what went through its network stack.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails here")]
 
-#[path = "../../af-xdp/tests/link/mod.rs"]
+#[path = "../../rings/tests/link/mod.rs"]
 mod link;
 
 use std::fs;
@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use link::{FAR, NEAR};
-use tributary_transport::udp::{Mode, Port, WHOLE_PAYLOAD_BYTES};
+use tributary_rings::Hook;
+use tributary_transport::udp::{Port, WHOLE_PAYLOAD_BYTES};
 use tributary_transport::{DatagramSocket, Sent};
 use tributary_wire::frame::{Edge, Header, Message, Versions};
 use tributary_wire::{Capability, ChildIndex, Epoch, GroupId, Sequence};
@@ -56,14 +57,17 @@ fn echo(is_over: &AtomicBool) {
 }
 
 /// Runs a test with a socket that bypasses the stack, in both modes.
-fn bypassing(test: fn(DatagramSocket, Mode)) {
-    for mode in [Mode::Generic, Mode::Native] {
+fn bypassing(test: fn(DatagramSocket, Hook)) {
+    for hook in [Hook::Generic, Hook::Native] {
         link::on_a_link(1, echo, move |_link| {
-            let mut socket = DatagramSocket::bind(SocketAddr::from((NEAR, 0))).unwrap();
-            let SocketAddr::V4(address) = socket.address().unwrap() else { panic!("IPv4") };
-            socket.bypass_stack(Port::open(NEAR, address, mode).unwrap());
-            socket.connect(ECHO.into()).unwrap();
-            test(socket, mode);
+            link::with_service(hook, |service| {
+                let mut socket = DatagramSocket::bind(SocketAddr::from((NEAR, 0))).unwrap();
+                let SocketAddr::V4(address) = socket.address().unwrap() else { panic!("IPv4") };
+                let port = Port::open(NEAR, address, &socket, &service).unwrap();
+                socket.bypass_stack(port);
+                socket.connect(ECHO.into()).unwrap();
+                test(socket, hook);
+            });
         });
     }
 }
@@ -128,7 +132,7 @@ fn single_frames_go_past_the_network_stack_once_its_peer_was_heard() {
 /// driver, the kernel cuts them before.
 #[test]
 fn trains_of_all_lengths_arrive_whole_and_once() {
-    bypassing(|mut socket, mode| {
+    bypassing(|mut socket, hook| {
         let mut next = 0;
         for length in (1..=60).chain([1, 2, 1, 60, 1]) {
             let numbers: Vec<u32> = (next..next + length).collect();
@@ -139,7 +143,7 @@ fn trains_of_all_lengths_arrive_whole_and_once() {
         assert!(socket.receive().unwrap().is_none(), "no more than was sent");
         assert_eq!(socket.stats().garbage, 0);
         let (came, _) = through_the_stack();
-        assert_eq!(came > 0, mode == Mode::Generic, "{mode:?}: {came} came through the stack");
+        assert_eq!(came > 0, hook == Hook::Generic, "{hook:?}: {came} came through the stack");
     });
 }
 

@@ -1,18 +1,9 @@
 //! Datagrams of several senders, delivered into a ring in this process's memory.
 //!
-//! [`program`] is what the kernel runs, [`ring`] the memory that it writes to. A process has a [`table`] for each interface; the
-//! program behind it is its own, or that of the host's [`service`], to which it has a [`connection`].
+//! A program of the host's service writes to [`ring`]s. A process has a [`table`] for each interface, with a connection to the service.
 
-mod address;
-mod admission;
-mod connection;
-mod destination;
-mod messages;
-mod origin;
-mod program;
 #[allow(unsafe_code, reason = "the kernel writes into the same memory")]
 mod ring;
-mod service;
 mod table;
 
 use std::net::{IpAddr, SocketAddr};
@@ -20,17 +11,14 @@ use std::os::fd::AsFd;
 use std::process;
 use std::sync::Arc;
 
+use crate::admission::Admission;
+use crate::destination::Destination;
 use crate::error::OpenError;
 use crate::headers::read_from_ip;
-use destination::Destination;
-use ring::Reader;
+use crate::service_address::ServiceAddress;
 use table::Table;
 
-pub use address::{InvalidAddress, ServiceAddress};
-pub use admission::Admission;
-pub use connection::ask_service;
-pub use origin::{Hook, Origin};
-pub use service::{Event, Service, ServiceError, ServiceOptions};
+pub use ring::{RING_BYTES, RINGS_MAX, Reader, map as map_rings};
 
 /// Datagrams to some addresses of one process, as they arrive at one interface. They come here until it is dropped, and a socket that
 /// is bound to their address gets what the program does not deliver: fragments, trains of datagrams, datagrams that do not
@@ -49,9 +37,9 @@ impl Delivery {
     /// Takes a ring at the interface that has the address `at`. Nothing is delivered yet.
     ///
     /// # Errors
-    /// If this process may not, the kernel or the service refuses, there is no service, or all rings are taken.
-    pub fn open(at: IpAddr, origin: &Origin) -> Result<Self, OpenError> {
-        let table = Table::with_address(at, origin)?;
+    /// If there is no service, it refuses, or all rings are taken.
+    pub fn open(at: IpAddr, service: &ServiceAddress) -> Result<Self, OpenError> {
+        let table = Table::with_address(at, service)?;
         let reader = table.take_ring()?;
         Ok(Self { table, reader: Some(reader), targets: Vec::new(), process: process::id() })
     }

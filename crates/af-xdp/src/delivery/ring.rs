@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use memmap2::{MmapOptions, MmapRaw};
 
-/// As in the program.
-pub(super) const RINGS_MAX: usize = 32;
+/// Rings that a process has at an interface. As in the program.
+pub const RINGS_MAX: usize = 32;
 const SLOTS: usize = 64;
 const PACKET_BYTES_MAX: usize = 1500;
 
@@ -34,13 +34,8 @@ struct Ring {
     slots: [Slot; SLOTS],
 }
 
-/// A ring as the bytes of a map.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(super) struct RingMemory([u8; size_of::<Ring>()]);
-
-// SAFETY: bytes, and any values are valid.
-unsafe impl aya::Pod for RingMemory {}
+/// Bytes of a ring.
+pub const RING_BYTES: usize = size_of::<Ring>();
 
 /// The mapped rings of a receiver.
 struct Rings(MmapRaw);
@@ -57,7 +52,7 @@ impl Rings {
 ///
 /// # Errors
 /// If the kernel does not allow it.
-pub(super) fn map(rings: impl AsFd) -> io::Result<Vec<Reader>> {
+pub fn map(rings: impl AsFd) -> io::Result<Vec<Reader>> {
     let mapped =
         MmapOptions::new().len(RINGS_MAX * size_of::<Ring>()).map_raw(rings.as_fd().as_raw_fd())?;
     Ok(readers(mapped))
@@ -78,7 +73,7 @@ fn readers(mapped: MmapRaw) -> Vec<Reader> {
 }
 
 /// The only reader of one ring.
-pub(super) struct Reader {
+pub struct Reader {
     rings: Arc<Rings>,
     index: usize,
     /// The next position to read.
@@ -96,7 +91,7 @@ impl Reader {
 
     /// Hands the next packet to `take`, from its header of IP on. None if there is none. A packet that the program could not
     /// copy is empty.
-    pub(super) fn read<T>(&mut self, take: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    pub fn read<T>(&mut self, take: impl FnOnce(&[u8]) -> T) -> Option<T> {
         if self.is_empty() {
             return None;
         }
@@ -114,7 +109,8 @@ impl Reader {
     }
 
     /// Whether there is no packet.
-    pub(super) fn is_empty(&self) -> bool {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.turn().load(Ordering::Acquire) != self.head + 1
     }
 

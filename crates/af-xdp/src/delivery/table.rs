@@ -6,14 +6,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::admission::Admission;
-use super::connection::Connection;
-use super::destination::Destination;
-use super::origin::Origin;
-use super::program::{Program, Receiver};
 use super::ring::{self, RINGS_MAX, Reader};
+use crate::admission::Admission;
+use crate::connection::Connection;
+use crate::destination::Destination;
 use crate::error::OpenError;
 use crate::interface::{Namespace, find, host};
+use crate::service_address::ServiceAddress;
 
 /// The rings of this process at an interface.
 pub(super) struct Table {
@@ -29,19 +28,13 @@ struct Key {
     process: u32,
     namespace: u64,
     index: u32,
-    origin: Origin,
+    service: ServiceAddress,
 }
 
 struct Shared {
-    delivering: Delivering,
+    connection: Connection,
     known: BTreeMap<Destination, Receivers>,
     free: Vec<Reader>,
-}
-
-/// The owner of the program.
-enum Delivering {
-    Own(Box<Program>, Receiver),
-    Service(Connection),
 }
 
 /// What goes to an address.
@@ -56,9 +49,11 @@ const _: () = assert!(RINGS_MAX <= u32::BITS as usize);
 
 impl Table {
     /// That of the interface that has an address, opened if this process does not have it yet. It stays open until the process ends, or
-    /// the service does: programs make and free communicators, and a program that is loaded anew takes milliseconds and 25 MiB, in
-    /// which aya reads the kernel's types.
-    pub(super) fn with_address(address: IpAddr, origin: &Origin) -> Result<Arc<Self>, OpenError> {
+    /// the service does: programs make and free communicators, and a program that is loaded anew takes milliseconds.
+    pub(super) fn with_address(
+        address: IpAddr,
+        service: &ServiceAddress,
+    ) -> Result<Arc<Self>, OpenError> {
         static OPEN: Mutex<Vec<Arc<Table>>> = Mutex::new(Vec::new());
         let (interface, index) = find(address)?;
         let namespace = Namespace::open()?;
@@ -66,11 +61,11 @@ impl Table {
             process: process::id(),
             namespace: namespace.number,
             index,
-            origin: origin.clone(),
+            service: service.clone(),
         };
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         // Those of a parent stay: their locks may be held by threads that are not here.
-        open.retain(|it| it.key.process != key.process || it.lock().delivering.is_there());
+        open.retain(|it| it.key.process != key.process || it.lock().connection.is_open());
         if let Some(known) = open.iter().find(|it| it.key == key) {
             return Ok(Arc::clone(known));
         }
@@ -85,19 +80,9 @@ impl Table {
         key: Key,
         namespace: Namespace,
     ) -> Result<Self, OpenError> {
-        let (delivering, rings) = match &key.origin {
-            Origin::Own(hook) => {
-                let mut program = Program::load(&interface, *hook)?;
-                let (receiver, rings) = program.add_receiver()?;
-                (Delivering::Own(Box::new(program), receiver), rings)
-            }
-            Origin::Service(service) => {
-                let (connection, rings) = Connection::open(service, address)?;
-                (Delivering::Service(connection), rings)
-            }
-        };
+        let (connection, rings) = Connection::open(&key.service, address)?;
         let free = ring::map(rings.as_fd()).map_err(host("memory for rings"))?;
-        let shared = Mutex::new(Shared { delivering, known: BTreeMap::new(), free });
+        let shared = Mutex::new(Shared { connection, known: BTreeMap::new(), free });
         Ok(Self { interface, key, shared, _namespace: namespace })
     }
 
@@ -131,7 +116,7 @@ impl Table {
         admission: Admission,
         ring: usize,
     ) -> Result<(), OpenError> {
-        let Shared { delivering, known, .. } = &mut *self.lock();
+        let Shared { connection, known, .. } = &mut *self.lock();
         let rings = match known.get(&target) {
             Some(receivers) if receivers.admission != admission => {
                 return Err(OpenError::Claimed {
@@ -142,50 +127,25 @@ impl Table {
             Some(receivers) => receivers.rings | 1 << ring,
             None => 1 << ring,
         };
-        match delivering {
-            Delivering::Own(program, receiver) => {
-                program.enter(*receiver, target, admission, rings)?;
-            }
-            Delivering::Service(connection) => connection.enter(socket, admission, rings)?,
-        }
+        connection.enter(socket, admission, rings)?;
         known.insert(target, Receivers { admission, rings });
         Ok(())
     }
 
     /// Delivers nothing more into a ring that these addresses had.
     pub(super) fn leave(&self, left: &[Destination], reader: Reader) {
-        let Shared { delivering, known, free } = &mut *self.lock();
+        let Shared { connection, known, free } = &mut *self.lock();
         for target in left {
             let Some(receivers) = known.get_mut(target) else { continue };
             receivers.rings &= !(1 << reader.index());
-            let Receivers { admission, rings } = *receivers;
+            let rings = receivers.rings;
             if rings == 0 {
                 known.remove(target);
             }
             // What can't be changed goes on to a ring that nobody reads, which is full soon and leaves the rest to the stack.
-            match delivering {
-                Delivering::Own(program, receiver) if rings == 0 => {
-                    program.leave(*receiver, *target);
-                }
-                Delivering::Own(program, receiver) => {
-                    let _ = program.enter(*receiver, *target, admission, rings);
-                }
-                Delivering::Service(connection) => {
-                    let _ = connection.keep(*target, rings);
-                }
-            }
+            let _ = connection.keep(*target, rings);
         }
         // The rings that were used last come last, when nobody writes into them any more.
         free.insert(0, reader);
-    }
-}
-
-impl Delivering {
-    /// Whether more can be delivered.
-    fn is_there(&self) -> bool {
-        match self {
-            Self::Own(..) => true,
-            Self::Service(connection) => connection.is_open(),
-        }
     }
 }

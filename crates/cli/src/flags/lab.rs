@@ -105,6 +105,10 @@ pub(crate) struct LabUpFlags {
     #[arg(long)]
     pub(crate) node_kernel: bool,
 
+    /// Start a service of rings on every host, whose programs sit there
+    #[arg(long, value_name = "HOOK", value_enum)]
+    pub(crate) rings: Option<super::HookFlag>,
+
     /// Rate of every link in each direction, such as 10gbit; unlimited unless given
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,

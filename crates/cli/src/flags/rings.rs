@@ -9,10 +9,11 @@ const EXAMPLES: &str = "\
 Examples:
   tributary rings
   tributary rings --interface eth1 --hook xdp-native
-  tributary rings --socket @tributary-rings
+  tributary rings --socket @tributary-rings --af-xdp 1000
 
 Jobs of this host find the service by themselves; TRIBUTARY_RINGS names another socket to them. A program is \
-at an interface while a job has rings there. The service needs CAP_NET_ADMIN and CAP_BPF; jobs need nothing. \
+at an interface while a job has rings there. The service needs CAP_NET_ADMIN and CAP_BPF, and CAP_NET_RAW for \
+AF_XDP; jobs need nothing. \
 SIGTERM or SIGINT stops it: what its jobs are sent comes by their sockets from then on. SIGHUP is ignored.";
 
 /// Serve this host's jobs with rings: datagrams of replicated groups in their memory, before the network stack
@@ -37,6 +38,11 @@ pub(crate) struct RingsFlags {
     /// Most connections of one user at once: a process has one for each interface, and there 3 MiB of rings
     #[arg(long, value_name = "COUNT", default_value = "32", value_parser = whole_number(1..=64))]
     pub(crate) per_user: u64,
+
+    /// Number of a user whose jobs may have sockets of AF_XDP (TRIBUTARY_CHANNEL=xdp), which may be given again for others. By such a
+    /// socket one can send any packet. Root's may without this option
+    #[arg(long, value_name = "USER")]
+    pub(crate) af_xdp: Vec<u32>,
 }
 
 /// Where the program sits.

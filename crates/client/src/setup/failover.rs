@@ -6,11 +6,12 @@ use std::time::Instant;
 
 use tributary_inter_host::failover::{Request, Terms};
 use tributary_inter_host::watch::Alarm;
-use tributary_inter_host::{Approach, DirectLinks, FailoverTree, TreeMember};
+use tributary_inter_host::{DirectLinks, FailoverTree, TreeMember};
 use tributary_settings::Switch;
 use tributary_wire::control::{GroupGrant, GroupRequest};
 
 use super::agreement::{Unavailable, agree};
+use super::approach::approach_of;
 use super::direct;
 use crate::bootstrap::Bootstrap;
 use crate::context::Context;
@@ -109,7 +110,7 @@ fn open(
 fn terms(context: &Context, osos_max: u16, stream: Option<StreamUse>) -> Terms {
     let settings = &context.settings;
     Terms {
-        approach: Approach { transport: settings.transport, channel: settings.channel },
+        approach: approach_of(settings),
         machine: context.machine.clone(),
         stream_min_bytes: stream.map(|stream| stream.min_bytes),
         stream: stream.map(|stream| stream.terms),

@@ -1,6 +1,6 @@
 //! Rings, which the datagrams of replicated groups come by: whose program fills them, and what the report says of them.
 
-use tributary_inter_host::replicated::{Hook, Origin, ReplicatedLevels};
+use tributary_inter_host::replicated::ReplicatedLevels;
 use tributary_settings::ReceiveChoice;
 
 use crate::placement::Placement;
@@ -45,25 +45,18 @@ pub(super) fn open(
     service: &str,
     levels: &mut ReplicatedLevels,
 ) -> Reception {
-    let opened = match receive {
-        ReceiveChoice::Socket => return Reception::Sockets,
-        ReceiveChoice::RingXdp => levels.receive_by_ring(&Origin::Own(Hook::Generic)),
-        ReceiveChoice::RingXdpNative => levels.receive_by_ring(&Origin::Own(Hook::Native)),
-        ReceiveChoice::Auto | ReceiveChoice::Ring => {
-            let address = match service.parse() {
-                Ok(address) => address,
-                Err(problem) => return Reception::NoRing(format!("TRIBUTARY_RINGS: {problem}")),
-            };
-            match levels.receive_by_ring(&Origin::Service(address)) {
-                Err(problem) if !problem.is_no_service() => Err(problem),
-                Err(_) if receive == ReceiveChoice::Auto => return Reception::Sockets,
-                Err(_) => levels.receive_by_ring(&Origin::Own(Hook::TrafficControl)),
-                Ok(()) => Ok(()),
-            }
-        }
+    if receive == ReceiveChoice::Socket {
+        return Reception::Sockets;
+    }
+    let address = match service.parse() {
+        Ok(address) => address,
+        Err(problem) => return Reception::NoRing(format!("TRIBUTARY_RINGS: {problem}")),
     };
-    match opened {
+    match levels.receive_by_ring(&address) {
         Ok(()) => Reception::Ring,
+        Err(problem) if problem.is_no_service() && receive == ReceiveChoice::Auto => {
+            Reception::Sockets
+        }
         Err(problem) => Reception::NoRing(problem.to_string()),
     }
 }

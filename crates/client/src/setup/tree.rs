@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use tributary_wire::control::{GroupGrant, GroupRequest};
 
 use super::agreement::{Unavailable, agree};
+use super::approach::approach_of;
 use super::failover::{self, Prepared};
 use super::request::group_request;
 use crate::bootstrap::{Bootstrap, BootstrapError, allgather_texts, broadcast_text};
@@ -12,7 +13,7 @@ use crate::engine::StreamUse;
 use crate::external_receiver::write_grant;
 use crate::job::Job;
 use crate::placement::Placement;
-use tributary_inter_host::{Approach, FailoverTree, TreeMember};
+use tributary_inter_host::{FailoverTree, TreeMember};
 use tributary_selection::Decision;
 
 /// A communicator's place in the tree.
@@ -185,10 +186,10 @@ fn enter(
     stream: Option<StreamUse>,
 ) -> Result<Option<TreeMember>, Unavailable> {
     let settings = &context.settings;
-    let approach = Approach { transport: settings.transport, channel: settings.channel };
+    let approach = approach_of(settings);
     let stream_min_bytes = stream.map(|stream| stream.min_bytes);
     let entered = placement.is_leader().then(|| {
-        TreeMember::enter(grant, placement.host(), approach, &context.machine, stream_min_bytes)
+        TreeMember::enter(grant, placement.host(), &approach, &context.machine, stream_min_bytes)
     });
     agree(bootstrap, entered.transpose().map_err(|error| error.to_string()))
 }

@@ -37,9 +37,9 @@ impl Terms {
         let fits = grant.stream == self.stream
             && grant.osos <= self.osos_max
             && grant.endpoints.len() > host as usize;
-        let Self { approach, ref machine, stream_min_bytes, .. } = *self;
+        let Self { approach, machine, stream_min_bytes, .. } = self;
         let entered = fits
-            .then(|| TreeMember::enter(grant, host, approach, machine, stream_min_bytes).ok())
+            .then(|| TreeMember::enter(grant, host, approach, machine, *stream_min_bytes).ok())
             .flatten();
         entered.map(|mut member| {
             member.retain_results();

@@ -174,11 +174,14 @@ fn run(ending: Ending) -> Vec<Result<u64, Abort>> {
     for ((listener, _), host) in listeners.into_iter().zip(0..) {
         let (grant, addresses, report) = (grant.clone(), addresses.clone(), report.clone());
         thread::spawn(move || {
-            let approach =
-                Approach { transport: TransportChoice::Tcp, channel: ChannelChoice::Tcp };
+            let approach = Approach {
+                transport: TransportChoice::Tcp,
+                channel: ChannelChoice::Tcp,
+                bypass: None,
+            };
             let identity = Identity::from_bytes([9; Identity::BYTES], false);
             let links = DirectLinks::new(host, identity, listener, addresses);
-            let member = TreeMember::enter(&grant, host, approach, "here", None).expect("a place");
+            let member = TreeMember::enter(&grant, host, &approach, "here", None).expect("a place");
             let terms = Terms {
                 approach,
                 machine: "here".to_owned(),

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use arrayvec::ArrayVec;
 use tributary_replicated::MEMBERS_MAX;
 use tributary_settings::Ports;
-use tributary_transport::udp::{Admission, DatagramStats, Delivery, OpenError, Origin};
+use tributary_transport::udp::{Admission, DatagramStats, Delivery, OpenError, ServiceAddress};
 use tributary_transport::{
     Armed, AuthenticationKey, Datagram, DatagramSocket, ListenError, Sent, Unqueued,
 };
@@ -146,18 +146,18 @@ impl Datagrams {
         }
     }
 
-    /// From now on takes datagrams out of a ring, where a program of this origin puts them: those to this host, and what the groups
+    /// From now on takes datagrams out of a ring, where a program of this service puts them: those to this host, and what the groups
     /// multicast that it has subscribed to.
     ///
     /// # Errors
     /// If there can be no ring. Datagrams come as before, then.
-    pub(super) fn receive_by_ring(&mut self, origin: &Origin) -> Result<(), OpenError> {
+    pub(super) fn receive_by_ring(&mut self, service: &ServiceAddress) -> Result<(), OpenError> {
         let own = (self.addresses[usize::from(self.edge.child.0)], &self.socket);
         let multicasts = self.subscriptions.iter().flatten().map(|it| (it.address, &it.socket));
         // Half of the capability: what is delivered is judged by all of it.
         let [word @ .., _, _, _, _, _, _, _, _] = self.edge.capability.to_bytes();
         let admission = Admission { offset_bytes: CAPABILITY_OFFSET as u16, word };
-        let mut delivery = Delivery::open(own.0.ip(), origin)?;
+        let mut delivery = Delivery::open(own.0.ip(), service)?;
         for (target, socket) in std::iter::once(own).chain(multicasts) {
             delivery.add(target, socket, admission)?;
         }

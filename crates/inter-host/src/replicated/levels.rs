@@ -10,7 +10,7 @@ use tributary_algorithms::Collective;
 use tributary_algorithms::plan::Plan;
 use tributary_replicated::{ASK_AFTER_NS, Levels};
 use tributary_transport::Sent;
-use tributary_transport::udp::{DatagramStats, OpenError, Origin};
+use tributary_transport::udp::{DatagramStats, OpenError, ServiceAddress};
 use tributary_wire::EndpointId;
 use tributary_wire::frame::{Abort, AbortReason, Disagreement};
 
@@ -234,14 +234,14 @@ impl ReplicatedLevels {
         }
     }
 
-    /// From now on takes datagrams out of a ring, which a program of this origin puts them into before the host's network stack: a poll is
+    /// From now on takes datagrams out of a ring, which a program of this service puts them into before the host's network stack: a poll is
     /// a look at memory, and a sleep ends once all that is lacking has come. To be called when it is known where to multicast,
     /// before the first operation.
     ///
     /// # Errors
     /// If there can be no ring here. Datagrams come by sockets, then.
-    pub fn receive_by_ring(&mut self, origin: &Origin) -> Result<(), OpenError> {
-        self.datagrams.receive_by_ring(origin)
+    pub fn receive_by_ring(&mut self, service: &ServiceAddress) -> Result<(), OpenError> {
+        self.datagrams.receive_by_ring(service)
     }
 
     /// Whether an operation goes this way: others go over links.

@@ -56,7 +56,7 @@ pub use levels::{Members, Reach, ReplicatedLevels, ReplicatedStats};
 pub use multicast::LevelSet;
 
 pub use tributary_replicated::NoGroups;
-pub use tributary_transport::udp::{Hook, OpenError, Origin};
+pub use tributary_transport::udp::{OpenError, ServiceAddress};
 
 use tributary_transport::udp::DATAGRAM_PAYLOAD_BYTES_MAX;
 use tributary_wire::frame::{REPEATED_BYTES_MAX, REPEATED_HEAD_BYTES};

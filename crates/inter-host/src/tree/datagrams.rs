@@ -2,8 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use tributary_settings::ChannelChoice;
-use tributary_transport::udp::{Mode, OpenError, Port};
+use tributary_transport::udp::{Port, ServiceAddress};
 use tributary_transport::{AuthenticationKey, DatagramSocket, TcpLink};
 
 /// What a member needs for datagrams.
@@ -39,18 +38,12 @@ impl Datagrams {
         })
     }
 
-    /// Takes frames past the network stack, if that is asked for and possible. To be called when all sockets are
-    /// there.
-    pub(super) fn bypass_stack(&mut self, channel: ChannelChoice) {
-        let mode = match channel {
-            ChannelChoice::Xdp => Mode::Generic,
-            ChannelChoice::XdpNative => Mode::Native,
-            ChannelChoice::Auto | ChannelChoice::Tcp | ChannelChoice::Udp => return,
-        };
-        self.without_bypass = self.try_to_bypass_stack(mode).err();
+    /// Takes frames past the network stack by sockets of a service, if that is possible. To be called when all sockets are there.
+    pub(super) fn bypass_stack(&mut self, service: &ServiceAddress) {
+        self.without_bypass = self.try_to_bypass_stack(service).err();
     }
 
-    fn try_to_bypass_stack(&mut self, mode: Mode) -> Result<(), String> {
+    fn try_to_bypass_stack(&mut self, service: &ServiceAddress) -> Result<(), String> {
         let ours = self.socket.address().map_err(|error| error.to_string())?;
         let IpAddr::V4(interface) = ours.ip() else {
             return Err("AF_XDP is for IPv4 only".to_owned());
@@ -60,7 +53,7 @@ impl Datagrams {
             else {
                 return Err("AF_XDP is for IPv4 only".to_owned());
             };
-            Port::open(interface, target, mode).map_err(|error: OpenError| error.to_string())
+            Port::open(interface, target, socket, service).map_err(|error| error.to_string())
         };
         let port = open(&self.socket)?;
         if let Some(receiver) = &mut self.multicast_receiver {

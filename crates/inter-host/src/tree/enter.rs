@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use tributary_protocol::endpoint::{Endpoint, EndpointConfig, Event, ShortVectors};
-use tributary_transport::udp::{DATAGRAM_PAYLOAD_BYTES_MAX, WHOLE_PAYLOAD_BYTES};
+use tributary_transport::udp::{DATAGRAM_PAYLOAD_BYTES_MAX, ServiceAddress, WHOLE_PAYLOAD_BYTES};
 use tributary_transport::{
     AuthenticationKey, DatagramSocket, Link, ShmOptions, TcpOptions, connect_shm, connect_tcp,
 };
@@ -68,12 +68,14 @@ pub enum EnterError {
 }
 
 /// How a member may reach its aggregator.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Approach {
     /// What the link is.
     pub transport: TransportChoice,
     /// What goes beside it.
     pub channel: ChannelChoice,
+    /// The host's service whose sockets take datagrams past the network stack; none if they are to go through it.
+    pub bypass: Option<ServiceAddress>,
 }
 
 impl TreeMember {
@@ -81,7 +83,7 @@ impl TreeMember {
     pub fn enter(
         group: &GroupGrant,
         host: u32,
-        approach: Approach,
+        approach: &Approach,
         machine: &str,
         stream_min_bytes: Option<u64>,
     ) -> Result<Self, EnterError> {
@@ -107,8 +109,8 @@ impl TreeMember {
                 endpoint.subscribe_multicast(multicast.capability);
             }
         }
-        if let Some(datagrams) = &mut datagrams {
-            datagrams.bypass_stack(approach.channel);
+        if let (Some(datagrams), Some(service)) = (&mut datagrams, &approach.bypass) {
+            datagrams.bypass_stack(service);
         }
         let mut member = Self {
             endpoint,
@@ -179,10 +181,9 @@ impl TreeMember {
 fn segment_max_bytes(payload_max_bytes: u32, channel: ChannelChoice) -> u32 {
     match channel {
         ChannelChoice::Udp => payload_max_bytes.min(DATAGRAM_PAYLOAD_BYTES_MAX),
-        ChannelChoice::Auto
-        | ChannelChoice::Tcp
-        | ChannelChoice::Xdp
-        | ChannelChoice::XdpNative => payload_max_bytes.min(WHOLE_PAYLOAD_BYTES),
+        ChannelChoice::Auto | ChannelChoice::Tcp | ChannelChoice::Xdp => {
+            payload_max_bytes.min(WHOLE_PAYLOAD_BYTES)
+        }
     }
 }
 
@@ -211,7 +212,7 @@ struct Connected {
 fn connect(
     group: &GroupGrant,
     grant: &EndpointGrant,
-    approach: Approach,
+    approach: &Approach,
     machine: &str,
 ) -> Result<Connected, EnterError> {
     let address = &grant.address;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use rustix::thread::UnshareFlags;
-use tributary_transport::udp::{Hook, Origin};
+use tributary_rings::{Hook, IS_BUILT, Service, ServiceOptions};
+use tributary_transport::udp::ServiceAddress;
 
 use super::losses::{RATES, with_faults};
 use super::strangers::rounds_beside_a_stranger;
@@ -29,7 +30,7 @@ fn on_loopback_of_its_own(test: impl FnOnce() + Send + 'static) {
 }
 
 fn leave_network() -> Result<(), String> {
-    if !tributary_transport::udp::CAN_BYPASS {
+    if !IS_BUILT {
         return Err("no program was built".to_owned());
     }
     // SAFETY: this thread shares nothing else that a network namespace concerns.
@@ -40,10 +41,24 @@ fn leave_network() -> Result<(), String> {
     Ok(())
 }
 
+/// Runs a test while a service is there whose programs sit at this hook.
+fn with_service<T>(hook: Hook, test: impl FnOnce(&ServiceAddress) -> T) -> T {
+    let address: ServiceAddress = "@rings".parse().expect("a name");
+    let service = Service::bind(ServiceOptions {
+        address: address.clone(),
+        hook,
+        interfaces: Vec::new(),
+        per_user_max: 1,
+        socket_users: Vec::new(),
+    });
+    let service = service.expect("nobody else has the name here");
+    service.serve_while(&|_| (), || test(&address)).expect("it serves to the end")
+}
+
 /// Runs `body` at every host of groups, after each has a ring and, if they multicast, that has been proven.
 fn on_all_with_rings<T: Send + 'static>(
     mut hosts: Vec<ReplicatedLevels>,
-    hook: Hook,
+    service: &ServiceAddress,
     multicasts: bool,
     body: impl Fn(u32, ReplicatedLevels) -> T + Send + Sync + Clone + 'static,
 ) -> Vec<T> {
@@ -54,7 +69,7 @@ fn on_all_with_rings<T: Send + 'static>(
         }
     }
     for member in &mut hosts {
-        member.receive_by_ring(&Origin::Own(hook)).expect("a ring");
+        member.receive_by_ring(service).expect("a ring");
     }
     let all = Arc::new(Barrier::new(hosts.len()));
     on_all(hosts, move |host, member| {
@@ -72,11 +87,12 @@ fn what_comes_by_rings_has_the_bits_of_the_exchange_over_links() {
             for (hook, multicasts) in HOOKS.into_iter().flat_map(|it| [(it, false), (it, true)]) {
                 let name = format!("{levels:?}, {hook:?}, multicasts: {multicasts}");
                 let hosts = members(levels, identity(false));
-                let outcomes =
-                    on_all_with_rings(hosts, hook, multicasts, move |host, mut member| {
+                let outcomes = with_service(hook, |service| {
+                    on_all_with_rings(hosts, service, multicasts, move |host, mut member| {
                         let sums = rounds_of_doubles(&mut member, host, levels, rounds);
                         (sums, member.stats())
-                    });
+                    })
+                });
                 for ((sums, stats), expected) in outcomes.into_iter().zip(expected.clone()) {
                     assert!(sums == expected, "{name}");
                     assert_eq!(stats.refused, 0, "{name}: {stats:?}");
@@ -93,17 +109,21 @@ fn rings_serve_one_communicator_after_another() {
     on_loopback_of_its_own(|| {
         let (levels, rounds) = (&[4][..], 9);
         let expected = expected(levels, rounds);
-        for time in 0..20 {
-            let hosts = members(levels, identity(false));
-            let hook = HOOKS[time % 2];
-            let outcomes = on_all_with_rings(hosts, hook, true, move |host, mut member| {
-                let sums = rounds_of_doubles(&mut member, host, levels, rounds);
-                (sums, member.stats().datagrams.past_stack)
+        for hook in HOOKS {
+            with_service(hook, |service| {
+                for time in 0..20 {
+                    let hosts = members(levels, identity(false));
+                    let outcomes =
+                        on_all_with_rings(hosts, service, true, move |host, mut member| {
+                            let sums = rounds_of_doubles(&mut member, host, levels, rounds);
+                            (sums, member.stats().datagrams.past_stack)
+                        });
+                    for ((sums, past_stack), expected) in outcomes.into_iter().zip(&expected) {
+                        assert!(sums == *expected, "{hook:?}, time {time}");
+                        assert!(past_stack > 0, "{hook:?}, time {time}");
+                    }
+                }
             });
-            for ((sums, past_stack), expected) in outcomes.into_iter().zip(&expected) {
-                assert!(sums == *expected, "time {time}");
-                assert!(past_stack > 0, "time {time}");
-            }
         }
     });
 }
@@ -117,9 +137,10 @@ fn whatever_is_lost_before_it_comes_to_a_ring_the_bits_are_the_same() {
             for (seed, rates) in (1..).zip(RATES) {
                 let members = members_of(hosts, levels, identity(seed % 2 == 0));
                 let members = with_faults(members, seed, rates);
-                let hook = HOOKS[seed as usize % 2];
-                let sums = on_all_with_rings(members, hook, false, move |host, mut member| {
-                    rounds_of_doubles(&mut member, host, levels, rounds)
+                let sums = with_service(HOOKS[seed as usize % 2], |service| {
+                    on_all_with_rings(members, service, false, move |host, mut member| {
+                        rounds_of_doubles(&mut member, host, levels, rounds)
+                    })
                 });
                 assert!(sums == expected, "{hosts}: {levels:?}, seed {seed}, {rates:?}");
             }
@@ -134,10 +155,12 @@ fn what_strangers_put_into_a_ring_changes_nothing_and_is_counted() {
         for (hook, multicasts) in [(HOOKS[0], true), (HOOKS[1], false)] {
             let expected = expected(levels, rounds);
             let hosts = members(levels, identity(false));
-            let outcomes = on_all_with_rings(hosts, hook, multicasts, move |host, mut member| {
-                let to = member.datagram_address();
-                let sums = rounds_beside_a_stranger(&mut member, host, levels, rounds, to);
-                (sums, member.stats())
+            let outcomes = with_service(hook, |service| {
+                on_all_with_rings(hosts, service, multicasts, move |host, mut member| {
+                    let to = member.datagram_address();
+                    let sums = rounds_beside_a_stranger(&mut member, host, levels, rounds, to);
+                    (sums, member.stats())
+                })
             });
             for ((sums, stats), expected) in outcomes.into_iter().zip(expected) {
                 assert!(sums == expected, "{hook:?}");

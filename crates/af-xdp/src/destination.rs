@@ -2,23 +2,26 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use aya::Pod;
-
-/// Where a datagram goes to, in the packet's order of bytes; addresses of IPv4 are mapped into those of IPv6. As in the program.
+/// Where a datagram goes to, in the packet's order of bytes; addresses of IPv4 are mapped into those of IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(C)]
-pub(super) struct Destination {
+pub struct Destination {
     address: [u8; 16],
     port: [u8; 2],
-    reserved: [u8; 2],
 }
 
-// SAFETY: bytes without padding, and any values are valid.
-#[allow(unsafe_code, reason = "the trait is unsafe to implement")]
-unsafe impl Pod for Destination {}
+impl Destination {
+    /// As programs of the kernel know it: the address, the port, and two zeros.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 20] {
+        let mut bytes = [0; 20];
+        bytes[..16].copy_from_slice(&self.address);
+        bytes[16..18].copy_from_slice(&self.port);
+        bytes
+    }
+}
 
 /// An address as programs and messages have it: one of IPv4 mapped into IPv6. [`Ipv6Addr::to_canonical`] is the way back.
-pub(super) fn map_into_ipv6(address: IpAddr) -> Ipv6Addr {
+pub(crate) fn map_into_ipv6(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
         IpAddr::V6(v6) => v6,
@@ -28,13 +31,13 @@ pub(super) fn map_into_ipv6(address: IpAddr) -> Ipv6Addr {
 impl From<SocketAddr> for Destination {
     fn from(address: SocketAddr) -> Self {
         let ip = map_into_ipv6(address.ip());
-        Self { address: ip.octets(), port: address.port().to_be_bytes(), reserved: [0; 2] }
+        Self { address: ip.octets(), port: address.port().to_be_bytes() }
     }
 }
 
 impl From<Destination> for SocketAddr {
     fn from(destination: Destination) -> Self {
-        let Destination { address, port, .. } = destination;
+        let Destination { address, port } = destination;
         Self::new(Ipv6Addr::from_octets(address).to_canonical(), u16::from_be_bytes(port))
     }
 }

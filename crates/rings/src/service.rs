@@ -1,35 +1,35 @@
-//! The service of a host: has the programs at its interfaces, and gives rings to processes that have no privileges.
+//! The service itself: takes connections, counts them, and carries out what processes ask for.
 //!
-//! A process shows by a socket which address is its own, so none gets what goes to another. It maps its own rings alone. When its
-//! connection closes, nothing more is delivered to it.
+//! A process maps its own rings alone. When its connection closes, nothing more is delivered to it.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{fs, thread};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{socket_domain, socket_protocol};
 use rustix::net::{
     AddressFamily, Shutdown, SocketFlags, SocketType, accept_with, bind, connect, getsockname,
     ipproto, listen, shutdown, socket_with,
 };
+use rustix::process::geteuid;
+use tributary_af_xdp::messages::{self, Reply, Request};
+use tributary_af_xdp::{
+    Admission, Destination, Peer, RINGS_MAX, ServiceAddress, find_interface, network_of, peer_of,
+};
 
-use super::address::ServiceAddress;
-use super::admission::Admission;
-use super::destination::Destination;
-use super::messages::{self, Request, encode_reply};
-use super::origin::Hook;
-use super::program::{Program, Receiver};
-use super::ring::RINGS_MAX;
-use crate::error::OpenError;
-use crate::interface::find;
-use crate::socket::{Peer, network_of, peer_of};
+use crate::delivering::{Program, Receiver};
+use crate::error::ServeError;
+use crate::hook::Hook;
+use crate::sockets::OpenedSocket;
+use crate::steering::Steering;
 
 /// Connections that wait to be taken.
 const BACKLOG: i32 = 64;
@@ -37,6 +37,9 @@ const BACKLOG: i32 = 64;
 const CONNECTIONS_MAX: usize = 256;
 /// Addresses that one process has at one interface: its rings, each with some multicasts.
 const TARGETS_PER_RECEIVER_MAX: usize = 4 * RINGS_MAX;
+
+/// What a process is told that asks for what it can't have now.
+const OUT_OF_PLACE: &str = "the request is out of place";
 
 /// What an operator decides.
 #[derive(Clone, Debug)]
@@ -49,12 +52,14 @@ pub struct ServiceOptions {
     pub interfaces: Vec<String>,
     /// Connections that one user may have at once. A process has one for each interface.
     pub per_user_max: usize,
+    /// Users who may have sockets of AF_XDP, beside root and the service's own user: by one they can send any packet.
+    pub socket_users: Vec<u32>,
 }
 
 /// What happens at a service.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A process has rings.
+    /// A process has rings, or sockets of AF_XDP.
     Opened {
         /// Its number.
         process: i32,
@@ -63,7 +68,7 @@ pub enum Event<'a> {
         /// The interface.
         interface: &'a str,
     },
-    /// A process has rings no more.
+    /// A process has them no more.
     Closed {
         /// Its number.
         process: i32,
@@ -165,6 +170,27 @@ impl Service {
         })
     }
 
+    /// Serves on a thread of its own while `body` runs, whatever comes of it.
+    ///
+    /// # Errors
+    /// If the system can't wait, or gives no descriptor.
+    pub fn serve_while<T>(
+        &self,
+        tell: &(dyn Fn(Event<'_>) + Sync),
+        body: impl FnOnce() -> T,
+    ) -> io::Result<T> {
+        let stop = eventfd(0, EventfdFlags::CLOEXEC)?;
+        thread::scope(|scope| {
+            let serving = scope.spawn(|| self.serve(&stop, tell));
+            let outcome = catch_unwind(AssertUnwindSafe(body));
+            // The counter of an event that nobody has written to has room.
+            let _ = rustix::io::write(&stop, &1_u64.to_ne_bytes());
+            let served = serving.join().unwrap_or_else(|panic| resume_unwind(panic));
+            let outcome = outcome.unwrap_or_else(|panic| resume_unwind(panic));
+            served.map(|()| outcome)
+        })
+    }
+
     /// Waits for a connection. None if the service is to end.
     fn next_connection(&self, stop: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
         loop {
@@ -197,7 +223,7 @@ impl Service {
         let peer = peer_of(connection).ok()?;
         match self.count(peer.user) {
             Ok(admitted) => {
-                messages::send(connection, &encode_reply(Ok(())), None).ok()?;
+                messages::send(connection, &Reply::DONE.encode(), &[]).ok()?;
                 Some((peer, admitted))
             }
             Err(reason) => {
@@ -224,16 +250,20 @@ impl Service {
 
     fn serve_one(&self, connection: &OwnedFd, peer: Peer, tell: &(dyn Fn(Event<'_>) + Sync)) {
         let Peer { process, user } = peer;
-        let mut client = Client { service: self, at: None, sockets: BTreeMap::new() };
+        let mut client = Client { service: self, user, has: None, sockets: BTreeMap::new() };
         while let Ok(Some((message, beside))) = messages::receive(connection) {
             let answered = Request::decode(&message)
                 .map_err(|problem| problem.to_string())
                 .and_then(|request| client.carry_out(request, beside));
             let sent = match answered {
-                Ok(Answer::Done) => messages::send(connection, &encode_reply(Ok(())), None),
-                Ok(Answer::Opened { interface, rings }) => {
+                Ok(Answer::Done) => messages::send(connection, &Reply::DONE.encode(), &[]),
+                Ok(Answer::Rings { interface, memory }) => {
                     tell(Event::Opened { process, user, interface: &interface });
-                    messages::send(connection, &encode_reply(Ok(())), Some(rings.as_fd()))
+                    messages::send(connection, &Reply::DONE.encode(), &[memory.as_fd()])
+                }
+                Ok(Answer::Sockets { interface, opened }) => {
+                    tell(Event::Opened { process, user, interface: &interface });
+                    send_sockets(connection, &opened)
                 }
                 Err(reason) => refuse(peer, connection, &reason, tell),
             };
@@ -241,19 +271,25 @@ impl Service {
                 break;
             }
         }
-        if client.at.is_some() {
+        if client.has.is_some() {
             tell(Event::Closed { process });
         }
     }
 
-    /// Makes rings at the interface that has an address.
-    fn open(&self, at: IpAddr) -> Result<(String, Place, OwnedFd), OpenError> {
-        let (name, interface) = find(at)?;
+    /// The name and the number of the interface that has an address, if it is served.
+    fn interface_with(&self, at: IpAddr) -> Result<(String, u32), ServeError> {
+        let (name, index) = find_interface(at)?;
         let allowed = &self.options.interfaces;
         if !allowed.is_empty() && !allowed.contains(&name) {
             let problem = "the service does not serve it (--interface)".to_owned();
-            return Err(OpenError::Refused { interface: name, problem });
+            return Err(ServeError::Refused { interface: name, problem });
         }
+        Ok((name, index))
+    }
+
+    /// Makes rings at the interface that has an address.
+    fn open_rings(&self, at: IpAddr) -> Result<(String, Place, OwnedFd), ServeError> {
+        let (name, interface) = self.interface_with(at)?;
         let mut programs = lock(&self.programs);
         let is_there = programs.iter().any(|it| it.interface == interface);
         if !is_there {
@@ -265,6 +301,47 @@ impl Service {
         programs.retain(|it| it.program.has_receivers());
         let (receiver, rings) = added?;
         Ok((name, Place { interface, receiver }, rings))
+    }
+
+    /// Opens sockets of AF_XDP at the interface that has an address, for a user.
+    fn open_sockets(
+        &self,
+        at: IpAddr,
+        user: u32,
+    ) -> Result<(String, Sockets, Vec<OpenedSocket>), ServeError> {
+        let may =
+            user == 0 || user == geteuid().as_raw() || self.options.socket_users.contains(&user);
+        if !may {
+            return Err(ServeError::NotOffered(format!(
+                "user {user} gets no sockets of AF_XDP, by which one can send any packet (--af-xdp)"
+            )));
+        }
+        let (name, interface) = self.interface_with(at)?;
+        let (steering, opened) = Steering::attach(&name, interface, self.options.hook)?;
+        Ok((name, Sockets { interface, steering: Box::new(steering) }, opened))
+    }
+
+    /// The address that a socket is bound to, if it can only be its owner's: one of the interface, or a multicast one, which
+    /// datagrams come from for those alone who know the admission.
+    fn address_of(&self, interface: u32, socket: &OwnedFd) -> Result<Destination, String> {
+        let not = |what: &str| format!("the socket is not {what}");
+        let is_ip = matches!(socket_domain(socket), Ok(AddressFamily::INET | AddressFamily::INET6));
+        if !is_ip || socket_protocol(socket) != Ok(Some(ipproto::UDP)) {
+            return Err(not("one of UDP"));
+        }
+        if network_of(socket).ok() != Some(self.network) {
+            return Err(not("in the network namespace of the service"));
+        }
+        let bound = getsockname(socket).map_err(|error| error.to_string())?;
+        let bound = SocketAddr::try_from(bound).map_err(|error| error.to_string())?;
+        // A dual-stack socket may be bound to an address of IPv4.
+        let address = bound.ip().to_canonical();
+        let is_its = address.is_multicast()
+            || find_interface(address).is_ok_and(|(_, index)| index == interface);
+        if bound.port() == 0 || !is_its {
+            return Err(not("bound to an address of the interface, or to one of multicast"));
+        }
+        Ok(bound.into())
     }
 
     /// Does something with the program at an interface that a process has rings at.
@@ -293,7 +370,16 @@ fn refuse(
     tell: &(dyn Fn(Event<'_>) + Sync),
 ) -> io::Result<()> {
     tell(Event::Refused { process: peer.process, user: peer.user, reason });
-    messages::send(connection, &encode_reply(Err(reason)), None)
+    messages::send(connection, &Reply::Refused { reason: reason.to_owned() }.encode(), &[])
+}
+
+/// Hands sockets over, each in a message of its own.
+fn send_sockets(connection: &OwnedFd, opened: &[OpenedSocket]) -> io::Result<()> {
+    let sockets = u8::try_from(opened.len()).expect("an interface has 64 at most");
+    messages::send(connection, &Reply::Done { sockets }.encode(), &[])?;
+    opened.iter().try_for_each(|OpenedSocket { socket, memory }| {
+        messages::send(connection, &Reply::DONE.encode(), &[socket.as_fd(), memory.as_fd()])
+    })
 }
 
 /// A connection that is counted until this is dropped.
@@ -321,39 +407,76 @@ struct Place {
     receiver: Receiver,
 }
 
+/// The program that steers to the sockets of AF_XDP that a process has.
+struct Sockets {
+    interface: u32,
+    steering: Box<Steering>,
+}
+
+/// What a process has.
+enum Has {
+    Rings(Place),
+    Sockets(Sockets),
+}
+
 /// A process at the other end of a connection.
 struct Client<'a> {
     service: &'a Service,
-    at: Option<Place>,
-    /// By address, the socket that is bound to it, and what is delivered: nobody else is bound there meanwhile.
-    sockets: BTreeMap<Destination, (OwnedFd, Admission)>,
+    user: u32,
+    has: Option<Has>,
+    /// By address, the socket that is bound to it, and what is delivered to rings: nobody else is bound there meanwhile.
+    sockets: BTreeMap<Destination, (OwnedFd, Option<Admission>)>,
 }
 
 enum Answer {
     Done,
-    Opened { interface: String, rings: OwnedFd },
+    Rings { interface: String, memory: OwnedFd },
+    Sockets { interface: String, opened: Vec<OpenedSocket> },
 }
 
 impl Client<'_> {
-    fn carry_out(&mut self, request: Request, beside: Option<OwnedFd>) -> Result<Answer, String> {
-        let outcome = match (request, self.at, beside) {
-            (Request::Open { at }, None, None) => {
-                return self
-                    .service
-                    .open(at)
-                    .map(|(interface, place, rings)| {
-                        self.at = Some(place);
-                        Answer::Opened { interface, rings }
-                    })
-                    .map_err(|error| error.to_string());
-            }
-            (Request::Enter { admission, rings }, Some(place), Some(socket)) if rings != 0 => {
+    fn carry_out(&mut self, request: Request, mut beside: Vec<OwnedFd>) -> Result<Answer, String> {
+        let (socket, has_more) = (beside.pop(), !beside.is_empty());
+        if has_more {
+            return Err(OUT_OF_PLACE.to_owned());
+        }
+        match (request, &mut self.has, socket) {
+            (Request::Open { at }, None, None) => self.open_rings(at),
+            (Request::OpenSockets { at }, None, None) => self.open_sockets(at),
+            (Request::Enter { admission, rings }, Some(Has::Rings(place)), Some(socket))
+                if rings != 0 =>
+            {
+                let place = *place;
                 self.enter(place, socket, admission, rings)
             }
-            (Request::Keep { target, rings }, Some(place), None) => self.keep(place, target, rings),
-            _ => Err("the request is out of place".to_owned()),
-        };
-        outcome.map(|()| Answer::Done)
+            (Request::Keep { target, rings }, Some(Has::Rings(place)), None) => {
+                let place = *place;
+                self.keep(place, target, rings)
+            }
+            (Request::Steer, Some(Has::Sockets(_)), Some(socket)) => self.steer(socket),
+            (Request::Leave { target }, Some(Has::Sockets(sockets)), None) => {
+                sockets.steering.leave(target);
+                match self.sockets.remove(&target) {
+                    Some(_) => Ok(Answer::Done),
+                    None => Err(not_entered(target)),
+                }
+            }
+            _ => Err(OUT_OF_PLACE.to_owned()),
+        }
+    }
+
+    fn open_rings(&mut self, at: IpAddr) -> Result<Answer, String> {
+        let (interface, place, memory) =
+            self.service.open_rings(at).map_err(|error| error.to_string())?;
+        self.has = Some(Has::Rings(place));
+        Ok(Answer::Rings { interface, memory })
+    }
+
+    fn open_sockets(&mut self, at: IpAddr) -> Result<Answer, String> {
+        let (interface, sockets, opened) =
+            self.service.open_sockets(at, self.user).map_err(|error| error.to_string())?;
+        self.has = Some(Has::Sockets(sockets));
+        Ok(Answer::Sockets { interface, opened })
     }
 
     fn enter(
@@ -362,24 +485,21 @@ impl Client<'_> {
         socket: OwnedFd,
         admission: Admission,
         rings: u32,
-    ) -> Result<(), String> {
-        let target = self.address_of(place, &socket)?;
-        let is_new = !self.sockets.contains_key(&target);
-        if is_new && self.sockets.len() >= TARGETS_PER_RECEIVER_MAX {
-            return Err(format!("a process has at most {TARGETS_PER_RECEIVER_MAX} addresses"));
-        }
+    ) -> Result<Answer, String> {
+        let target = self.service.address_of(place.interface, &socket)?;
+        check_room(&self.sockets, target)?;
         self.service
             .with_program(place.interface, |program| {
                 program.enter(place.receiver, target, admission, rings)
             })
             .map_err(|error| error.to_string())?;
-        self.sockets.insert(target, (socket, admission));
-        Ok(())
+        self.sockets.insert(target, (socket, Some(admission)));
+        Ok(Answer::Done)
     }
 
-    fn keep(&mut self, place: Place, target: Destination, rings: u32) -> Result<(), String> {
-        let Some((_, admission)) = self.sockets.get(&target) else {
-            return Err(format!("{} was not entered", SocketAddr::from(target)));
+    fn keep(&mut self, place: Place, target: Destination, rings: u32) -> Result<Answer, String> {
+        let Some((_, Some(admission))) = self.sockets.get(&target) else {
+            return Err(not_entered(target));
         };
         let admission = *admission;
         let kept = self.service.with_program(place.interface, |program| {
@@ -392,39 +512,39 @@ impl Client<'_> {
         if rings == 0 {
             self.sockets.remove(&target);
         }
-        kept.map_err(|error| error.to_string())
+        kept.map(|()| Answer::Done).map_err(|error| error.to_string())
     }
 
-    /// The address that a socket is bound to, if it can only be its owner's: one of the interface, or a multicast one, which
-    /// datagrams come from for those alone who know the admission.
-    fn address_of(&self, place: Place, socket: &OwnedFd) -> Result<Destination, String> {
-        let not = |what: &str| format!("the socket is not {what}");
-        let is_ip = matches!(socket_domain(socket), Ok(AddressFamily::INET | AddressFamily::INET6));
-        if !is_ip || socket_protocol(socket) != Ok(Some(ipproto::UDP)) {
-            return Err(not("one of UDP"));
-        }
-        if network_of(socket).ok() != Some(self.service.network) {
-            return Err(not("in the network namespace of the service"));
-        }
-        let bound = getsockname(socket).map_err(|error| error.to_string())?;
-        let bound = SocketAddr::try_from(bound).map_err(|error| error.to_string())?;
-        // A dual-stack socket may be bound to an address of IPv4.
-        let address = bound.ip().to_canonical();
-        let is_its = address.is_multicast()
-            || find(address).is_ok_and(|(_, index)| index == place.interface);
-        if bound.port() == 0 || !is_its {
-            return Err(not("bound to an address of the interface, or to one of multicast"));
-        }
-        Ok(bound.into())
+    fn steer(&mut self, socket: OwnedFd) -> Result<Answer, String> {
+        let Some(Has::Sockets(Sockets { interface, steering })) = &mut self.has else {
+            return Err(OUT_OF_PLACE.to_owned());
+        };
+        let target = self.service.address_of(*interface, &socket)?;
+        check_room(&self.sockets, target)?;
+        steering.steer(target).map_err(|error| error.to_string())?;
+        self.sockets.insert(target, (socket, None));
+        Ok(Answer::Done)
     }
 }
 
 impl Drop for Client<'_> {
     fn drop(&mut self) {
-        if let Some(Place { interface, receiver }) = self.at {
+        if let Some(Has::Rings(Place { interface, receiver })) = self.has {
             self.service.with_program(interface, |program| program.remove_receiver(receiver));
         }
     }
+}
+
+/// Whether a process may have one more address.
+fn check_room<T>(sockets: &BTreeMap<Destination, T>, target: Destination) -> Result<(), String> {
+    if sockets.contains_key(&target) || sockets.len() < TARGETS_PER_RECEIVER_MAX {
+        return Ok(());
+    }
+    Err(format!("a process has at most {TARGETS_PER_RECEIVER_MAX} addresses"))
+}
+
+fn not_entered(target: Destination) -> String {
+    format!("{} was not entered", SocketAddr::from(target))
 }
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {

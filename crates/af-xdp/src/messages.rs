@@ -11,33 +11,64 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-use super::admission::Admission;
-use super::destination::{Destination, map_into_ipv6};
+use crate::admission::Admission;
+use crate::destination::{Destination, map_into_ipv6};
 
 /// Changes whenever a message or the layout of rings does: a process and a service may be of different releases.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 const REQUEST_BYTES: usize = 32;
+
+/// Descriptors beside one message.
+const DESCRIPTORS_MAX: usize = 2;
 
 /// Longest message. A longer reason for a refusal is cut.
 const MESSAGE_BYTES_MAX: usize = 512;
 
 /// What a process asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Request {
+pub enum Request {
     /// Rings at the interface that has this address. Their memory comes with the answer.
-    Open { at: IpAddr },
-    /// What goes to the address that the socket beside this is bound to, into these rings: a bit for each.
-    Enter { admission: Admission, rings: u32 },
+    Open {
+        /// The address.
+        at: IpAddr,
+    },
+    /// What goes to the address that the socket beside this is bound to, into these rings.
+    Enter {
+        /// What a datagram has to show.
+        admission: Admission,
+        /// A bit for each ring.
+        rings: u32,
+    },
     /// What goes to this address, which was entered, into these rings alone; to the network stack if there are none.
-    Keep { target: Destination, rings: u32 },
+    Keep {
+        /// The address.
+        target: Destination,
+        /// A bit for each ring.
+        rings: u32,
+    },
+    /// Sockets of AF_XDP, one for each queue of the interface that has this address. Their number comes with the answer, and each
+    /// socket with its memory in an answer of its own behind that.
+    OpenSockets {
+        /// The address.
+        at: IpAddr,
+    },
+    /// What goes to the address that the socket beside this is bound to, to the sockets of AF_XDP.
+    Steer,
+    /// What goes to this address, which is steered, to the network stack again.
+    Leave {
+        /// The address.
+        target: Destination,
+    },
 }
 
 /// Why a message can't be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unreadable {
+pub enum Unreadable {
+    /// The other end is of another release.
     #[error("the service and the job are of releases that do not fit each other")]
     Version,
+    /// It is no message.
     #[error("the message is damaged")]
     Damaged,
 }
@@ -45,11 +76,15 @@ pub(super) enum Unreadable {
 const OPEN: u8 = 1;
 const ENTER: u8 = 2;
 const KEEP: u8 = 3;
+const OPEN_SOCKETS: u8 = 4;
+const STEER: u8 = 5;
+const LEAVE: u8 = 6;
 
 impl Request {
     /// Version and kind, the port or the word's offset (2 bytes each), rings (4), address (16, of IPv4 mapped into IPv6), word (8). Numbers are
     /// little-endian.
-    pub(super) fn encode(self) -> [u8; REQUEST_BYTES] {
+    #[must_use]
+    pub fn encode(self) -> [u8; REQUEST_BYTES] {
         let (kind, short, rings, address, word) = match self {
             Self::Open { at } => (OPEN, 0, 0, Some(at), [0; 8]),
             Self::Enter { admission, rings } => {
@@ -59,6 +94,12 @@ impl Request {
             Self::Keep { target, rings } => {
                 let target = SocketAddr::from(target);
                 (KEEP, target.port(), rings, Some(target.ip()), [0; 8])
+            }
+            Self::OpenSockets { at } => (OPEN_SOCKETS, 0, 0, Some(at), [0; 8]),
+            Self::Steer => (STEER, 0, 0, None, [0; 8]),
+            Self::Leave { target } => {
+                let target = SocketAddr::from(target);
+                (LEAVE, target.port(), 0, Some(target.ip()), [0; 8])
             }
         };
         let address = address.map_or(Ipv6Addr::UNSPECIFIED, map_into_ipv6);
@@ -72,7 +113,9 @@ impl Request {
         bytes
     }
 
-    pub(super) fn decode(message: &[u8]) -> Result<Self, Unreadable> {
+    /// # Errors
+    /// If it is none.
+    pub fn decode(message: &[u8]) -> Result<Self, Unreadable> {
         if message.first() != Some(&VERSION) {
             return Err(Unreadable::Version);
         }
@@ -87,59 +130,99 @@ impl Request {
             OPEN => Ok(Self::Open { at: address }),
             ENTER => Ok(Self::Enter { admission: Admission { offset_bytes: short, word }, rings }),
             KEEP => Ok(Self::Keep { target: SocketAddr::new(address, short).into(), rings }),
+            OPEN_SOCKETS => Ok(Self::OpenSockets { at: address }),
+            STEER => Ok(Self::Steer),
+            LEAVE => Ok(Self::Leave { target: SocketAddr::new(address, short).into() }),
             _ => Err(Unreadable::Damaged),
         }
     }
 }
 
-/// Version, whether it was done, and the reason if it was not.
-pub(super) fn encode_reply(outcome: Result<(), &str>) -> Vec<u8> {
-    let mut bytes = vec![VERSION, u8::from(outcome.is_ok())];
-    bytes.extend_from_slice(outcome.err().unwrap_or_default().as_bytes());
-    bytes.truncate(MESSAGE_BYTES_MAX);
-    bytes
+/// What a service answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// It was done. So many answers with sockets follow.
+    Done {
+        /// The number of them.
+        sockets: u8,
+    },
+    /// It was not done.
+    Refused {
+        /// Why, for people.
+        reason: String,
+    },
 }
 
-/// The reason, if what was asked for was refused.
-pub(super) fn decode_reply(message: &[u8]) -> Result<Result<(), String>, Unreadable> {
-    match message {
-        [VERSION, 1] => Ok(Ok(())),
-        [VERSION, 0, reason @ ..] => Ok(Err(String::from_utf8_lossy(reason).into_owned())),
-        [VERSION, ..] => Err(Unreadable::Damaged),
-        _ => Err(Unreadable::Version),
+impl Reply {
+    /// It was done, and nothing follows.
+    pub const DONE: Self = Self::Done { sockets: 0 };
+
+    /// Version, whether it was done, and the number of sockets or the reason.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![VERSION];
+        match self {
+            Self::Done { sockets } => bytes.extend([1, *sockets]),
+            Self::Refused { reason } => {
+                bytes.push(0);
+                bytes.extend_from_slice(reason.as_bytes());
+                bytes.truncate(MESSAGE_BYTES_MAX);
+            }
+        }
+        bytes
+    }
+
+    /// # Errors
+    /// If it is none.
+    pub fn decode(message: &[u8]) -> Result<Self, Unreadable> {
+        match message {
+            [VERSION, 1, sockets] => Ok(Self::Done { sockets: *sockets }),
+            [VERSION, 0, reason @ ..] => {
+                Ok(Self::Refused { reason: String::from_utf8_lossy(reason).into_owned() })
+            }
+            [VERSION, ..] => Err(Unreadable::Damaged),
+            _ => Err(Unreadable::Version),
+        }
     }
 }
 
-/// Sends a message, with a descriptor if there is one.
-pub(super) fn send(
+/// Sends a message, with descriptors if there are any, two at most.
+///
+/// # Errors
+/// If the connection has ended.
+pub fn send(
     connection: impl AsFd,
     message: &[u8],
-    descriptor: Option<BorrowedFd<'_>>,
+    descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
-    let descriptors = descriptor.map(|it| [it]);
-    if let Some(descriptors) = &descriptors {
+    if !descriptors.is_empty() {
         let has_room = beside.push(SendAncillaryMessage::ScmRights(descriptors));
-        debug_assert!(has_room, "there is space for one");
+        assert!(has_room, "there is space for two");
     }
     sendmsg(connection, &[IoSlice::new(message)], &mut beside, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
-/// Takes a message, and the descriptor beside it. None if the connection was closed.
-pub(super) fn receive(connection: impl AsFd) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+/// Takes a message, and the descriptors beside it. None if the connection was closed.
+///
+/// # Errors
+/// If nothing came in time.
+pub fn receive(connection: impl AsFd) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
     let mut bytes = vec![0; MESSAGE_BYTES_MAX];
     let into = &mut [IoSliceMut::new(&mut bytes)];
     let received = recvmsg(connection, into, &mut beside, RecvFlags::CMSG_CLOEXEC)?;
-    let descriptor = beside.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    });
+    let mut descriptors = Vec::new();
+    for message in beside.drain() {
+        if let RecvAncillaryMessage::ScmRights(more) = message {
+            descriptors.extend(more);
+        }
+    }
     bytes.truncate(received.bytes);
-    Ok((received.bytes > 0).then_some((bytes, descriptor)))
+    Ok((received.bytes > 0).then_some((bytes, descriptors)))
 }
 
 #[cfg(test)]
@@ -157,6 +240,9 @@ mod tests {
             Request::Open { at: other },
             Request::Enter { admission, rings: 0x8000_0001 },
             Request::Keep { target, rings: 2 },
+            Request::OpenSockets { at: address },
+            Request::Steer,
+            Request::Leave { target },
         ] {
             let bytes = request.encode();
             assert_eq!(Request::decode(&bytes), Ok(request));
@@ -173,12 +259,16 @@ mod tests {
 
     #[test]
     fn replies_tell_why_not() {
-        assert_eq!(decode_reply(&encode_reply(Ok(()))), Ok(Ok(())));
-        let no = decode_reply(&encode_reply(Err("no room")));
-        assert_eq!(no, Ok(Err("no room".to_owned())));
-        let long = decode_reply(&encode_reply(Err(&"a".repeat(1000))));
-        assert!(long.is_ok_and(|it| it.is_err_and(|reason| reason.len() < 1000)));
-        assert_eq!(decode_reply(&[VERSION, 1, 1]), Err(Unreadable::Damaged));
-        assert_eq!(decode_reply(&[VERSION + 1, 1]), Err(Unreadable::Version));
+        for reply in
+            [Reply::DONE, Reply::Done { sockets: 64 }, Reply::Refused { reason: "no".into() }]
+        {
+            assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
+        }
+        let long = Reply::Refused { reason: "a".repeat(1000) }.encode();
+        assert!(
+            matches!(Reply::decode(&long), Ok(Reply::Refused { reason }) if reason.len() < 1000)
+        );
+        assert_eq!(Reply::decode(&[VERSION, 1, 1, 1]), Err(Unreadable::Damaged));
+        assert_eq!(Reply::decode(&[VERSION + 1, 1, 0]), Err(Unreadable::Version));
     }
 }

@@ -1,5 +1,5 @@
-//! Goal: datagrams that show what their receiver expects come into its ring, by every hook, and everything else goes through the
-//! network stack, whether the program is the process's own or the service's. Method: a veth link between two network namespaces, each of
+//! Goal: datagrams that show what their receiver expects come into its ring, by every hook of the service, and everything else goes
+//! through the network stack. Method: a veth link between two network namespaces, each of
 //! a thread; plain sockets send from one end.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails here")]
 
@@ -8,17 +8,15 @@ mod link;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use link::{FAR, FAR_6, Link, NEAR, NEAR_6};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use tributary_af_xdp::{
-    Admission, Delivery, Hook, OpenError, Origin, Service, ServiceAddress, ServiceOptions,
-};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tributary_af_xdp::{Admission, Delivery, OpenError, ServiceAddress};
+use tributary_rings::Hook;
 
 const WATCHDOG: Duration = Duration::from_secs(30);
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 93, 0, 2);
@@ -26,11 +24,9 @@ const WORD: [u8; 8] = *b"a secret";
 const OTHER_WORD: [u8; 8] = *b"a guess!";
 const OFFSET: usize = 16;
 const ADMISSION: Admission = Admission { offset_bytes: OFFSET as u16, word: WORD };
-/// Hooks of own programs, and queues of the link.
+/// Hooks, and queues of the link.
 const HOOKS: [(Hook, u32); 4] =
     [(Hook::TrafficControl, 1), (Hook::Generic, 1), (Hook::Native, 1), (Hook::Native, 3)];
-/// Of the service: a name that each network namespace has for itself.
-const SERVICE: &str = "@rings";
 /// As the program has them.
 const RINGS: usize = 32;
 const SLOTS: u32 = 64;
@@ -93,36 +89,32 @@ fn obey(orders: &Receiver<Order>, is_over: &AtomicBool) {
     }
 }
 
-/// Runs a test with a link: with every hook, with several queues, and with a service.
-fn on_a_link(test: fn(&Far, &Origin)) {
-    let run = |queues, near: Box<dyn FnOnce(Far) + Send>| {
-        let (orders, received) = channel();
-        let far = move |is_over: &AtomicBool| obey(&received, is_over);
-        link::on_a_link(queues, far, move |link| near(Far { orders, link }));
-    };
-    for (hook, queues) in HOOKS {
-        run(queues, Box::new(move |far| test(&far, &Origin::Own(hook))));
-    }
-    run(1, Box::new(move |far| with_service(|origin| test(&far, origin))));
+/// Where the service of a test is, and where its programs sit.
+struct Origin {
+    service: ServiceAddress,
+    hook: Hook,
 }
 
-/// Runs a test while a service is there.
-fn with_service(test: impl FnOnce(&Origin)) {
-    let address: ServiceAddress = SERVICE.parse().unwrap();
-    let service = Service::bind(ServiceOptions {
-        address: address.clone(),
-        hook: Hook::TrafficControl,
-        interfaces: Vec::new(),
-        per_user_max: 2,
-    });
-    let service = service.unwrap();
-    let stop = eventfd(0, EventfdFlags::empty()).unwrap();
-    thread::scope(|scope| {
-        scope.spawn(|| service.serve(&stop, &|_| ()).unwrap());
-        let outcome = catch_unwind(AssertUnwindSafe(|| test(&Origin::Service(address))));
-        rustix::io::write(&stop, &1_u64.to_ne_bytes()).unwrap();
-        outcome.unwrap_or_else(|panic| resume_unwind(panic));
-    });
+impl std::fmt::Debug for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.hook.fmt(f)
+    }
+}
+
+/// Runs a test with a link and a service: with every hook, and with several queues.
+fn on_a_link(test: fn(&Far, &Origin)) {
+    for (hook, queues) in HOOKS {
+        on_a_link_alone(queues, move |far| {
+            link::with_service(hook, |service| test(&far, &Origin { service, hook }));
+        });
+    }
+}
+
+/// The same without a service.
+fn on_a_link_alone(queues: u32, test: impl FnOnce(Far) + Send + 'static) {
+    let (orders, received) = channel();
+    let far = move |is_over: &AtomicBool| obey(&received, is_over);
+    link::on_a_link(queues, far, move |link| test(Far { orders, link }));
 }
 
 /// A socket of the near end, and a ring for what goes to it.
@@ -134,7 +126,7 @@ fn open_at(near: IpAddr, origin: &Origin) -> (UdpSocket, SocketAddr, Delivery) {
     let socket = UdpSocket::bind((near, 0)).unwrap();
     socket.set_nonblocking(true).unwrap();
     let address = socket.local_addr().unwrap();
-    let mut delivery = Delivery::open(near, origin).unwrap();
+    let mut delivery = Delivery::open(near, &origin.service).unwrap();
     delivery.add(address, &socket, ADMISSION).unwrap();
     (socket, address, delivery)
 }
@@ -212,7 +204,7 @@ fn datagrams_of_ipv6_come_into_the_ring_and_their_fragments_do_not() {
 fn datagrams_to_interfaces_above_others_come_into_the_ring() {
     on_a_link(|far, origin| {
         // They have no driver that could run a program.
-        if *origin == Origin::Own(Hook::Native) {
+        if origin.hook == Hook::Native {
             return;
         }
         let tunnel = "type vxlan id 93 dstport 4789 dev";
@@ -323,7 +315,8 @@ fn multicasts_come_into_the_rings_of_all_receivers() {
         one.add(group, &socket, ADMISSION).unwrap();
         other.add(group, &socket, ADMISSION).unwrap();
         let differs = Admission { word: OTHER_WORD, ..ADMISSION };
-        let refused = Delivery::open(NEAR.into(), origin).unwrap().add(group, &socket, differs);
+        let refused =
+            Delivery::open(NEAR.into(), &origin.service).unwrap().add(group, &socket, differs);
         assert!(matches!(refused, Err(OpenError::Claimed { target, .. }) if target == group));
         far.send(group, 3);
         for number in 0..3 {
@@ -390,7 +383,7 @@ fn rings_come_and_go_and_there_are_so_many() {
     on_a_link(|far, origin| {
         for round in 0..3 {
             let mut all: Vec<_> = (0..RINGS).map(|_| open(origin)).collect();
-            let none = Delivery::open(NEAR.into(), origin).err().unwrap();
+            let none = Delivery::open(NEAR.into(), &origin.service).err().unwrap();
             assert!(matches!(none, OpenError::Full { .. }), "{none}");
             for (_, address, _) in &all {
                 far.send(*address, SLOTS + 1);
@@ -411,7 +404,7 @@ fn what_a_ring_is_left_with_and_what_comes_later_is_nobodys() {
         far.send(address, 1);
         assert_eq!(receive_by_socket(&socket), payload(0, 100, WORD), "{origin:?}");
         let nobody = Ipv4Addr::new(192, 0, 2, 1);
-        let error = Delivery::open(nobody.into(), origin).err().unwrap();
+        let error = Delivery::open(nobody.into(), &origin.service).err().unwrap();
         assert_eq!(error.to_string(), "no network interface has the address 192.0.2.1");
         let _ = &far.link;
     });
@@ -420,28 +413,25 @@ fn what_a_ring_is_left_with_and_what_comes_later_is_nobodys() {
 /// What was in rings and what comes later goes through the network stack, and the next service serves again.
 #[test]
 fn a_service_that_ends_leaves_everything_to_the_network_stack() {
-    on_a_link(|far, origin| {
-        // That of `on_a_link` has the name.
-        if let Origin::Own(Hook::TrafficControl) = origin {
-            for _ in 0..2 {
-                let mut left = None;
-                with_service(|origin| {
-                    let (socket, address, mut delivery) = open(origin);
-                    far.send(address, 1);
-                    assert_eq!(receive(&mut delivery), payload(0, 100, WORD));
-                    left = Some((socket, address, delivery));
-                });
-                let (socket, address, mut delivery) = left.unwrap();
-                assert!(delivery.arm(1), "it may sleep: its socket wakes it");
-                far.send(address, 2);
-                for number in 0..2 {
-                    assert_eq!(receive_by_socket(&socket), payload(number, 100, WORD));
-                }
-                assert!(delivery.is_empty());
-                let service = Origin::Service(SERVICE.parse().unwrap());
-                let error = Delivery::open(NEAR.into(), &service).err().unwrap();
-                assert!(error.is_no_service(), "{error}");
+    on_a_link_alone(1, |far| {
+        for _ in 0..2 {
+            let mut left = None;
+            link::with_service(Hook::TrafficControl, |service| {
+                let origin = Origin { service, hook: Hook::TrafficControl };
+                let (socket, address, mut delivery) = open(&origin);
+                far.send(address, 1);
+                assert_eq!(receive(&mut delivery), payload(0, 100, WORD));
+                left = Some((socket, address, delivery, origin.service));
+            });
+            let (socket, address, mut delivery, service) = left.unwrap();
+            assert!(delivery.arm(1), "it may sleep: its socket wakes it");
+            far.send(address, 2);
+            for number in 0..2 {
+                assert_eq!(receive_by_socket(&socket), payload(number, 100, WORD));
             }
+            assert!(delivery.is_empty());
+            let error = Delivery::open(NEAR.into(), &service).err().unwrap();
+            assert!(error.is_no_service(), "{error}");
         }
     });
 }

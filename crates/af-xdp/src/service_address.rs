@@ -20,11 +20,15 @@ pub struct InvalidAddress;
 
 impl ServiceAddress {
     /// The path, if this is one.
-    pub(super) fn path(&self) -> Option<&str> {
+    #[must_use]
+    pub fn path(&self) -> Option<&str> {
         Some(self.0.as_str()).filter(|it| !it.starts_with(ABSTRACT))
     }
 
-    pub(super) fn to_socket_address(&self) -> io::Result<SocketAddrUnix> {
+    ///
+    /// # Errors
+    /// If the system takes no such name.
+    pub fn to_socket_address(&self) -> io::Result<SocketAddrUnix> {
         Ok(match self.0.strip_prefix(ABSTRACT) {
             Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
             None => SocketAddrUnix::new(&self.0)?,

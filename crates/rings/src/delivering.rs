@@ -8,12 +8,11 @@ use aya::programs::tc::TcAttachOptions;
 use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp, XdpMode};
 use aya::{Ebpf, Pod};
 
-use super::admission::Admission;
-use super::destination::Destination;
-use super::origin::Hook;
-use super::ring::{RINGS_MAX, RingMemory};
+use tributary_af_xdp::{Admission, Destination, RING_BYTES, RINGS_MAX};
+
 use crate::IS_BUILT;
-use crate::error::{DELIVERIES_NEED, OpenError};
+use crate::error::{RINGS_NEED, ServeError};
+use crate::hook::Hook;
 
 const OBJECT: &[u8] = tributary_ebpf::object!("deliver.o");
 
@@ -22,7 +21,7 @@ const MAPPABLE: u32 = 1 << 10;
 
 /// A process that has rings: its number in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Receiver(u32);
+pub(crate) struct Receiver(u32);
 
 /// As in the program.
 #[derive(Clone, Copy)]
@@ -39,12 +38,15 @@ struct Entry {
 #[allow(unsafe_code, reason = "the trait is unsafe to implement")]
 unsafe impl Pod for Entry {}
 
-type Rings = Array<MapData, RingMemory>;
+type Rings = Array<MapData, [u8; RING_BYTES]>;
+
+/// As the program knows where datagrams go to ([`Destination::to_bytes`]).
+type Target = [u8; 20];
 
 /// The program, attached. It is detached when the process ends, however that ends: its link is a file descriptor, and nothing pins it.
-pub(super) struct Program {
+pub(crate) struct Program {
     interface: String,
-    targets: HashMap<MapData, Destination, Entry>,
+    targets: HashMap<MapData, Target, Entry>,
     rings: ArrayOfMaps<MapData, Rings>,
     /// Rings that nobody maps, in the places of receivers that are not there.
     nobodys: Rings,
@@ -56,12 +58,12 @@ pub(super) struct Program {
 }
 
 impl Program {
-    pub(super) fn load(interface: &str, hook: Hook) -> Result<Self, OpenError> {
+    pub(crate) fn load(interface: &str, hook: Hook) -> Result<Self, ServeError> {
         if !IS_BUILT {
-            return Err(OpenError::NotBuilt);
+            return Err(ServeError::NotBuilt);
         }
         let refused = |error: &(dyn std::error::Error + 'static)| {
-            OpenError::at(interface, DELIVERIES_NEED, error)
+            ServeError::at(interface, RINGS_NEED, error)
         };
         let mut loaded = Ebpf::load(OBJECT).map_err(|error| refused(&error))?;
         let mut map = |name| loaded.take_map(name).expect("the object has this map");
@@ -77,9 +79,9 @@ impl Program {
     }
 
     /// Makes the rings of one more receiver, which it maps.
-    pub(super) fn add_receiver(&mut self) -> Result<(Receiver, OwnedFd), OpenError> {
+    pub(crate) fn add_receiver(&mut self) -> Result<(Receiver, OwnedFd), ServeError> {
         let free = self.is_taken.iter().position(|is_taken| !is_taken);
-        let free = free.ok_or_else(|| OpenError::Full { interface: self.interface.clone() })?;
+        let free = free.ok_or_else(|| ServeError::Full { interface: self.interface.clone() })?;
         let rings = new_rings().map_err(|error| self.refusal(&error))?;
         let descriptor = rings.map().fd().as_fd().try_clone_to_owned();
         let descriptor = descriptor.map_err(|error| self.refusal(&error))?;
@@ -89,7 +91,7 @@ impl Program {
     }
 
     /// Delivers nothing more to a receiver. What still writes into its rings has ended when this returns.
-    pub(super) fn remove_receiver(&mut self, receiver: Receiver) {
+    pub(crate) fn remove_receiver(&mut self, receiver: Receiver) {
         let is_its = |(_, owner): &(&Destination, &Receiver)| **owner == receiver;
         let targets: Vec<_> =
             self.owners.iter().filter(is_its).map(|(target, _)| *target).collect();
@@ -102,43 +104,43 @@ impl Program {
         }
     }
 
-    pub(super) fn has_receivers(&self) -> bool {
+    pub(crate) fn has_receivers(&self) -> bool {
         self.is_taken.contains(&true)
     }
 
     /// Delivers what goes to `target` into these rings of a receiver: a bit for each, at least one.
-    pub(super) fn enter(
+    pub(crate) fn enter(
         &mut self,
         receiver: Receiver,
         target: Destination,
         admission: Admission,
         rings: u32,
-    ) -> Result<(), OpenError> {
+    ) -> Result<(), ServeError> {
         if self.owners.get(&target).is_some_and(|owner| *owner != receiver) {
-            return Err(OpenError::Claimed {
+            return Err(ServeError::Claimed {
                 interface: self.interface.clone(),
                 target: target.into(),
             });
         }
         let entry = Entry::new(receiver, admission, rings);
         self.targets
-            .insert(target, entry, 0)
-            .map_err(|_| OpenError::Full { interface: self.interface.clone() })?;
+            .insert(target.to_bytes(), entry, 0)
+            .map_err(|_| ServeError::Full { interface: self.interface.clone() })?;
         self.owners.insert(target, receiver);
         Ok(())
     }
 
     /// Leaves what goes to `target` to the network stack again. Does nothing if it is not this receiver's.
-    pub(super) fn leave(&mut self, receiver: Receiver, target: Destination) {
+    pub(crate) fn leave(&mut self, receiver: Receiver, target: Destination) {
         if self.owners.get(&target) == Some(&receiver) {
             self.owners.remove(&target);
             // What can't be removed goes on to rings that nobody reads, which are full soon and leave the rest to the stack.
-            let _ = self.targets.remove(&target);
+            let _ = self.targets.remove(&target.to_bytes());
         }
     }
 
-    fn refusal(&self, error: &(dyn std::error::Error + 'static)) -> OpenError {
-        OpenError::at(&self.interface, DELIVERIES_NEED, error)
+    fn refusal(&self, error: &(dyn std::error::Error + 'static)) -> ServeError {
+        ServeError::at(&self.interface, RINGS_NEED, error)
     }
 }
 

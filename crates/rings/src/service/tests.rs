@@ -5,12 +5,10 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-use super::super::connection::Connection;
-use super::super::messages::decode_reply;
-use super::super::ring::{self, Reader};
+use tributary_af_xdp::{Connection, OpenError, Reader, map_rings};
+
 use super::*;
 use crate::IS_BUILT;
 
@@ -28,7 +26,7 @@ struct Process {
 impl Process {
     fn open(service: &ServiceAddress) -> Result<Self, OpenError> {
         let (connection, rings) = Connection::open(service, HERE.into())?;
-        Ok(Self { connection, readers: ring::map(rings).unwrap() })
+        Ok(Self { connection, readers: map_rings(rings).unwrap() })
     }
 
     fn enter(&mut self, socket: impl AsFd) -> Result<(), String> {
@@ -59,18 +57,9 @@ fn with_service_at(
         let address: ServiceAddress = "@rings".parse().unwrap();
         let interfaces = interfaces.iter().map(|it| (*it).to_owned()).collect();
         let service = Service::bind(ServiceOptions { interfaces, ..options(&address) }).unwrap();
-        let stop = eventfd(0, EventfdFlags::empty()).unwrap();
         let told = Mutex::new(Vec::new());
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                let tell = |event: Event<'_>| lock(&told).push(format!("{event:?}"));
-                service.serve(&stop, &tell).unwrap();
-            });
-            // The service ends with the test, whatever the outcome.
-            let outcome = thread::scope(|scope| scope.spawn(|| test(&address)).join());
-            rustix::io::write(&stop, &1_u64.to_ne_bytes()).unwrap();
-            outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        });
+        let tell = |event: Event<'_>| lock(&told).push(format!("{event:?}"));
+        service.serve_while(&tell, || test(&address)).unwrap();
         told.into_inner().unwrap()
     });
     ran.join().unwrap()
@@ -82,6 +71,7 @@ fn options(address: &ServiceAddress) -> ServiceOptions {
         hook: Hook::TrafficControl,
         interfaces: Vec::new(),
         per_user_max: PER_USER,
+        socket_users: Vec::new(),
     }
 }
 
@@ -217,21 +207,26 @@ fn messages_that_are_none_are_refused_and_the_connection_goes_on() {
         let open = Request::Open { at: HERE.into() }.encode();
         let keep = Request::Keep { target: bound(&socket), rings: 1 }.encode();
         let enter_none = Request::Enter { admission: ADMISSION, rings: 0 }.encode();
+        let steer = Request::Steer.encode();
         let mut later = open;
         later[0] += 1;
+        let (none, one) = (&[][..], &[socket.as_fd()][..]);
         for (message, beside, reason) in [
-            (&open[..], None, "out of place"),
-            (&keep, None, "was not entered"),
-            (&keep, Some(socket.as_fd()), "out of place"),
-            (&enter_none, Some(socket.as_fd()), "out of place"),
-            (&open[..7], None, "damaged"),
-            (&later, None, "releases"),
-            (&[1; 4000], None, "damaged"),
+            (&open[..], none, "out of place"),
+            (&keep, none, "was not entered"),
+            (&keep, one, "out of place"),
+            (&enter_none, one, "out of place"),
+            (&enter_none, &[socket.as_fd(); 2], "out of place"),
+            (&steer, one, "out of place"),
+            (&open[..7], none, "damaged"),
+            (&later, none, "releases"),
+            (&[2; 4000], none, "damaged"),
         ] {
-            let connection = process.connection.socket();
+            let connection = &process.connection;
             messages::send(connection, message, beside).unwrap();
             let (answer, _) = messages::receive(connection).unwrap().unwrap();
-            let problem = decode_reply(&answer).unwrap().unwrap_err();
+            let reply = Reply::decode(&answer).unwrap();
+            let Reply::Refused { reason: problem } = reply else { panic!("{reply:?}") };
             assert!(problem.contains(reason), "{problem}");
         }
         assert!(process.connection.is_open());

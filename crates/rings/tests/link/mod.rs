@@ -9,7 +9,8 @@ use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 
 use rustix::thread::{UnshareFlags, gettid};
-use tributary_af_xdp::IS_BUILT;
+use tributary_af_xdp::ServiceAddress;
+use tributary_rings::{Hook, IS_BUILT, Service, ServiceOptions};
 
 /// This end's address; its interface is called `near`.
 pub(crate) const NEAR: Ipv4Addr = Ipv4Addr::new(10, 93, 0, 1);
@@ -48,6 +49,26 @@ impl Drop for Link {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.take().map(JoinHandle::join);
     }
+}
+
+/// Runs a test while a service is there, at a name that each network namespace has for itself.
+#[allow(dead_code, reason = "some tests are of the link alone")]
+pub(crate) fn with_service(hook: Hook, test: impl FnOnce(ServiceAddress)) {
+    with_service_at("@rings", hook, test);
+}
+
+/// The same of a service of another name.
+#[allow(dead_code, reason = "some tests have one service")]
+pub(crate) fn with_service_at(name: &str, hook: Hook, test: impl FnOnce(ServiceAddress)) {
+    let address: ServiceAddress = name.parse().unwrap();
+    let service = Service::bind(ServiceOptions {
+        address: address.clone(),
+        hook,
+        interfaces: Vec::new(),
+        per_user_max: 2,
+        socket_users: Vec::new(),
+    });
+    service.unwrap().serve_while(&|_| (), || test(address)).unwrap();
 }
 
 /// Runs `near` at one end of a link while `far` runs at the other, in namespaces of their own; each end has so many

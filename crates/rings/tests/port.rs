@@ -16,7 +16,8 @@ use link::{FAR, Link, NEAR};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tributary_af_xdp::{Mode, OpenError, PAYLOAD_BYTES_MAX, Port, Taken};
+use tributary_af_xdp::{PAYLOAD_BYTES_MAX, Port, ServiceAddress, Taken};
+use tributary_rings::Hook;
 
 const WATCHDOG: Duration = Duration::from_secs(30);
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 93, 0, 1);
@@ -60,21 +61,24 @@ fn echo(orders: &Receiver<Order>, is_over: &AtomicBool) {
     }
 }
 
-/// Runs a test with a link, in both modes, and with several queues.
-fn on_a_link(test: fn(&Far, Mode)) {
-    for (mode, queues) in [(Mode::Generic, 1), (Mode::Native, 1), (Mode::Native, 3)] {
+/// Runs a test with a link and a service, in both modes, and with several queues.
+fn on_a_link(test: fn(&Far, &ServiceAddress)) {
+    for (hook, queues) in [(Hook::Generic, 1), (Hook::Native, 1), (Hook::Native, 3)] {
         let (orders, received) = channel();
         let far = move |is_over: &AtomicBool| echo(&received, is_over);
-        link::on_a_link(queues, far, move |link| test(&Far { orders, _link: link }, mode));
+        link::on_a_link(queues, far, move |link| {
+            let far = Far { orders, _link: link };
+            link::with_service(hook, |service| test(&far, &service));
+        });
     }
 }
 
 /// A socket at a port of the near end, and the port itself.
-fn open(mode: Mode) -> (UdpSocket, Port) {
+fn open(service: &ServiceAddress) -> (UdpSocket, Port) {
     let socket = UdpSocket::bind((NEAR, 0)).unwrap();
     socket.set_nonblocking(true).unwrap();
     let SocketAddr::V4(address) = socket.local_addr().unwrap() else { panic!("bound to IPv4") };
-    let port = Port::open(NEAR, address, mode).unwrap();
+    let port = Port::open(NEAR, address, &socket, service).unwrap();
     (socket, port)
 }
 
@@ -112,8 +116,8 @@ fn is_empty(socket: &UdpSocket) -> bool {
 
 #[test]
 fn datagrams_of_all_lengths_come_and_go_past_the_network_stack() {
-    on_a_link(|_, mode| {
-        let (socket, mut port) = open(mode);
+    on_a_link(|_, service| {
+        let (socket, mut port) = open(service);
         learn(&socket, &mut port);
         let mut random = Pcg64::seed_from_u64(1);
         for len_bytes in (0..=PAYLOAD_BYTES_MAX).step_by(7).chain([PAYLOAD_BYTES_MAX]) {
@@ -129,8 +133,8 @@ fn datagrams_of_all_lengths_come_and_go_past_the_network_stack() {
 
 #[test]
 fn several_datagrams_leave_together_and_come_in_order() {
-    on_a_link(|_, mode| {
-        let (socket, mut port) = open(mode);
+    on_a_link(|_, service| {
+        let (socket, mut port) = open(service);
         learn(&socket, &mut port);
         let payloads: Vec<_> = (0..40_u8).map(|number| [number; 100]).collect();
         for _ in 0..50 {
@@ -145,8 +149,8 @@ fn several_datagrams_leave_together_and_come_in_order() {
 
 #[test]
 fn others_datagrams_go_through_the_network_stack() {
-    on_a_link(|_, mode| {
-        let (socket, mut port) = open(mode);
+    on_a_link(|_, service| {
+        let (socket, mut port) = open(service);
         learn(&socket, &mut port);
         let other = UdpSocket::bind((NEAR, 0)).unwrap();
         other.set_read_timeout(Some(WATCHDOG)).unwrap();
@@ -165,12 +169,12 @@ fn others_datagrams_go_through_the_network_stack() {
 
 #[test]
 fn multicast_comes_past_the_network_stack_too() {
-    on_a_link(|far, mode| {
+    on_a_link(|far, service| {
         let group = SocketAddrV4::new(GROUP, 9300);
         let socket = UdpSocket::bind(group).unwrap();
         socket.set_nonblocking(true).unwrap();
         socket.join_multicast_v4(&GROUP, &NEAR).unwrap();
-        let mut port = Port::open(NEAR, group, mode).unwrap();
+        let mut port = Port::open(NEAR, group, &socket, service).unwrap();
         far.send(group, 3);
         for number in 0..3_u32 {
             assert_eq!(receive(&mut port), number.to_be_bytes());
@@ -182,9 +186,9 @@ fn multicast_comes_past_the_network_stack_too() {
 /// Packets beyond what ports hold are lost, those of the one that polls are not.
 #[test]
 fn ports_that_are_flooded_cost_the_others_nothing() {
-    on_a_link(|far, mode| {
-        let mut flooded = [(); 5].map(|()| open(mode));
-        let (socket, mut port) = open(mode);
+    on_a_link(|far, service| {
+        let mut flooded = [(); 5].map(|()| open(service));
+        let (socket, mut port) = open(service);
         learn(&socket, &mut port);
         for (flooded, _) in &flooded {
             let SocketAddr::V4(target) = flooded.local_addr().unwrap() else {
@@ -220,9 +224,9 @@ fn ports_that_are_flooded_cost_the_others_nothing() {
 
 #[test]
 fn a_sleeper_is_woken_although_another_port_takes_the_packet() {
-    on_a_link(|far, mode| {
-        let (_socket, mut busy) = open(mode);
-        let (sleeping, mut port) = open(mode);
+    on_a_link(|far, service| {
+        let (_socket, mut busy) = open(service);
+        let (sleeping, mut port) = open(service);
         let SocketAddr::V4(target) = sleeping.local_addr().unwrap() else {
             panic!("bound to IPv4")
         };
@@ -259,18 +263,21 @@ fn a_sleeper_is_woken_although_another_port_takes_the_packet() {
 
 #[test]
 fn an_interface_is_one_users_and_what_its_last_port_had_goes_through_the_stack() {
-    on_a_link(|_, mode| {
-        let (socket, port) = open(mode);
-        let other = if mode == Mode::Generic { Mode::Native } else { Mode::Generic };
-        // As another process would.
-        let refused = Port::open(NEAR, SocketAddrV4::new(NEAR, 5000), other);
-        assert!(matches!(refused, Err(OpenError::InUse { .. })), "{:?}", refused.err());
+    on_a_link(|_, service| {
+        let (socket, port) = open(service);
+        // As another process would, of another service.
+        link::with_service_at("@others", Hook::Generic, |other| {
+            let socket = UdpSocket::bind((NEAR, 5000)).unwrap();
+            let refused = Port::open(NEAR, SocketAddrV4::new(NEAR, 5000), &socket, &other);
+            let problem = refused.err().unwrap().to_string();
+            assert!(problem.ends_with("another process has it for XDP"), "{problem}");
+        });
         drop(port);
         socket.send_to(b"again", ECHO).unwrap();
         socket.set_nonblocking(false).unwrap();
         socket.set_read_timeout(Some(WATCHDOG)).unwrap();
         assert_eq!(socket.recv(&mut [0; 16]).unwrap(), 5);
-        let mut second = Port::open(NEAR, SocketAddrV4::new(NEAR, 5001), mode).unwrap();
+        let (_socket, mut second) = open(service);
         assert_eq!(second.receive(&mut [0; 16]), None);
     });
 }
@@ -278,8 +285,33 @@ fn an_interface_is_one_users_and_what_its_last_port_had_goes_through_the_stack()
 #[test]
 fn an_address_of_nobody_is_named() {
     let nobody = Ipv4Addr::new(192, 0, 2, 1);
-    let error = Port::open(nobody, SocketAddrV4::new(nobody, 5000), Mode::Generic).err().unwrap();
-    assert_eq!(error.to_string(), "no network interface has the address 192.0.2.1");
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let service = "@nobodys".parse().unwrap();
+    let error = Port::open(nobody, SocketAddrV4::new(nobody, 5000), &socket, &service);
+    assert_eq!(error.err().unwrap().to_string(), "no network interface has the address 192.0.2.1");
+}
+
+/// Sockets by which one can send any packet are for users whom the operator names. Root is one.
+#[test]
+fn what_a_service_ends_with_goes_through_the_stack_and_leaves_what_is_sent_to_it() {
+    let (orders, received) = channel();
+    let far = move |is_over: &AtomicBool| echo(&received, is_over);
+    link::on_a_link(1, far, move |link| {
+        let far = Far { orders, _link: link };
+        let mut left = None;
+        link::with_service(Hook::Generic, |service| {
+            let (socket, mut port) = open(&service);
+            learn(&socket, &mut port);
+            left = Some((socket, port));
+        });
+        let (socket, port) = left.unwrap();
+        socket.set_nonblocking(false).unwrap();
+        socket.set_read_timeout(Some(WATCHDOG)).unwrap();
+        let SocketAddr::V4(address) = socket.local_addr().unwrap() else { panic!("bound to IPv4") };
+        far.send(address, 1);
+        assert_eq!(socket.recv(&mut [0; 16]).unwrap(), 4);
+        drop(port);
+    });
 }
 
 /// Resident memory in KiB, and descriptors.
@@ -292,10 +324,10 @@ fn held_by_this_process() -> (u64, usize) {
 
 #[test]
 fn ports_that_come_and_go_leave_neither_memory_nor_descriptors() {
-    on_a_link(|_, mode| {
+    on_a_link(|_, service| {
         let mut before = (0, 0);
         for round in 0..200 {
-            let (socket, mut port) = open(mode);
+            let (socket, mut port) = open(service);
             learn(&socket, &mut port);
             if round == 9 {
                 before = held_by_this_process();
