@@ -1,7 +1,7 @@
 # What the kernel path needs: a compiler for eBPF. Without one the crates build, and the program says
 # that the kernel path was not built.
 
-.PHONY: kernel-tools kernel-machine-tools test-kernel test-kernel-memory test-kernels
+.PHONY: kernel-tools kernel-machine-tools test-kernel test-kernel-memory test-kernels test-rings
 
 kernel-tools:
 	$(call system_tools,the kernel path,clang,clang)
@@ -22,4 +22,7 @@ test-kernel-memory: kernel-tools ## Feed any packets to the kernel path's progra
 		-p tributary-kernel-path --test fuzz_smoke -- --nocapture
 
 test-kernels: kernel-tools kernel-machine-tools ## Boot kernels of Debian, and compare the kernel path with user space on each
-	CARGO="$(CARGO)" $(PYTHON) tests/kernels/run.py
+	CARGO="$(CARGO)" $(PYTHON) tests/kernels/kernel_path.py
+
+test-rings: kernel-tools kernel-machine-tools ## Boot the same, and take datagrams past the network stack of virtio adapters, VLANs and bonds
+	CARGO="$(CARGO)" $(PYTHON) tests/kernels/rings.py

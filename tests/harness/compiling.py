@@ -1,5 +1,6 @@
 """Compiles programs in C. All are compiled alike: with warnings as errors, optimisation and debug information."""
 
+import functools
 import pathlib
 import subprocess
 
@@ -15,8 +16,14 @@ def compile_c(compiler, sources, target, *further, standard="gnu11"):
     """Compiles sources to a target, whose folder is made, and returns its path. `further` come last: libraries, for one."""
     target = pathlib.Path(target).resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run([str(word) for word in (compiler, f"-std={standard}", *FLAGS, *sources, "-o", target, *further)], check=True)
+    run_once(*(str(word) for word in (compiler, f"-std={standard}", *FLAGS, *sources, "-o", target, *further)))
     return target
+
+
+@functools.cache
+def run_once(*words):
+    """Many tests compile the same program."""
+    subprocess.run(words, check=True)
 
 
 class MpiTests:

@@ -1,6 +1,6 @@
 //! Goal: datagrams that show what their receiver expects come into its ring, by every hook of the service, and everything else goes
-//! through the network stack. Method: a veth link between two network namespaces, each of
-//! a thread; plain sockets send from one end.
+//! through the network stack. Method: a link between two network namespaces, each of a
+//! thread; plain sockets send from one end.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails here")]
 
 mod link;
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use link::{FAR, FAR_6, Link, NEAR, NEAR_6};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use tributary_af_xdp::{Admission, Delivery, OpenError, ServiceAddress};
 use tributary_rings::Hook;
 
@@ -103,7 +104,7 @@ impl std::fmt::Debug for Origin {
 
 /// Runs a test with a link and a service: with every hook, and with several queues.
 fn on_a_link(test: fn(&Far, &Origin)) {
-    for (hook, queues) in HOOKS {
+    for (hook, queues) in link::possible(&HOOKS) {
         on_a_link_alone(queues, move |far| {
             link::with_service(hook, |service| test(&far, &Origin { service, hook }));
         });
@@ -237,6 +238,20 @@ fn datagrams_to_interfaces_above_others_come_into_the_ring() {
     });
 }
 
+/// The same interfaces have no driver, and a service whose programs are to sit there says which.
+#[test]
+fn an_interface_that_takes_no_program_in_its_driver_is_named() {
+    on_a_link_alone(1, |far| {
+        far.link.near_ip("link add link near name above type macvlan mode bridge");
+        far.link.near_ip("addr add 10.94.0.1/24 dev above");
+        link::with_service(Hook::Native, |service| {
+            let error = Delivery::open(Ipv4Addr::new(10, 94, 0, 1).into(), &service);
+            let problem = error.err().unwrap().to_string();
+            assert!(problem.contains("interface above: "), "{problem}");
+        });
+    });
+}
+
 /// Processors that write into one ring at once. The order of datagrams is not theirs to keep: a sender may move from one processor to
 /// another while what it has sent waits.
 #[test]
@@ -246,7 +261,8 @@ fn what_several_senders_send_at_once_comes_once_each() {
         // Until this end's hardware address is known, few datagrams are kept.
         far.send(address, 1);
         assert_eq!(receive(&mut delivery), payload(0, 100, WORD));
-        // What finds the ring full has room at the socket.
+        // What finds the ring full has room at the socket, also where an adapter spends a page on each datagram.
+        set_socket_recv_buffer_size_force(&socket, 2 << 20).unwrap();
         let (senders, each) = (4_u32, 50_u32);
         let mut buffer = [0; 2048];
         for round in 0..100 {

@@ -1,5 +1,5 @@
 //! Goal: datagrams of a port come past the network stack, and leave so; everything else goes through it. Method: a
-//! veth link between two network namespaces, each of a thread; one end has ports, the other plain sockets.
+//! link between two network namespaces, each of a thread; one end has ports, the other plain sockets.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails here")]
 
 mod link;
@@ -63,7 +63,8 @@ fn echo(orders: &Receiver<Order>, is_over: &AtomicBool) {
 
 /// Runs a test with a link and a service, in both modes, and with several queues.
 fn on_a_link(test: fn(&Far, &ServiceAddress)) {
-    for (hook, queues) in [(Hook::Generic, 1), (Hook::Native, 1), (Hook::Native, 3)] {
+    let hooks = [(Hook::Generic, 1), (Hook::Native, 1), (Hook::Native, 3)];
+    for (hook, queues) in link::possible(&hooks) {
         let (orders, received) = channel();
         let far = move |is_over: &AtomicBool| echo(&received, is_over);
         link::on_a_link(queues, far, move |link| {
@@ -291,7 +292,6 @@ fn an_address_of_nobody_is_named() {
     assert_eq!(error.err().unwrap().to_string(), "no network interface has the address 192.0.2.1");
 }
 
-/// Sockets by which one can send any packet are for users whom the operator names. Root is one.
 #[test]
 fn what_a_service_ends_with_goes_through_the_stack_and_leaves_what_is_sent_to_it() {
     let (orders, received) = channel();

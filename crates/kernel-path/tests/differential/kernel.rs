@@ -5,7 +5,7 @@
 //!
 //! `TRIBUTARY_DIFFERENTIAL_ANY_KERNEL=1` loads the program also on a kernel that the product refuses, because
 //! links at traffic control do not end with the process there: to see whether the program is at fault too.
-//! `tests/kernels/run.py` boots such kernels.
+//! `tests/kernels/kernel_path.py` boots such kernels.
 
 use aya::programs::{TestRun, TestRunOptions};
 use rand::seq::IndexedRandom;

@@ -159,6 +159,22 @@ fn an_interface_that_the_operator_does_not_name_is_not_served() {
     });
 }
 
+/// By such a socket one can send any packet.
+#[test]
+fn sockets_of_af_xdp_are_for_root_and_for_users_whom_the_operator_names() {
+    let _ = with_service(|address| {
+        let [named, other] = [4242, 4243];
+        let users =
+            ServiceOptions { socket_users: vec![named], ..options(&"@more".parse().unwrap()) };
+        let service = Service::bind(users).unwrap();
+        let refused = |user| service.open_sockets(HERE.into(), user).err().map(|it| it.to_string());
+        let problem = refused(other).unwrap();
+        assert!(problem.starts_with("user 4243 gets no sockets of AF_XDP"), "{problem}");
+        assert_eq!([named, 0].map(refused), [None, None]);
+        let _ = address;
+    });
+}
+
 /// The service notices a little later that a connection has closed.
 fn open_when_free(service: &ServiceAddress) -> Process {
     let until = Instant::now() + Duration::from_secs(30);

@@ -1,65 +1,43 @@
-#!/usr/bin/env python3
-"""Goal: the program of the kernel path does the same on every kernel that Debian has. Method: boots each kernel in a
-virtual machine with an emulated processor, whose only process runs tests/differential/kernel.rs of crates/kernel-path.
-It loads the program, compares it with user space packet by packet, and attaches it to an interface.
+"""Virtual machines with emulated processors, which boot kernels of Debian: where kernels come from, what a guest has, and
+how it runs. A guest has one process, a script, which says what it did on the console."""
 
-A kernel is named by a suite of Debian, whose newest one is taken, or by a suite and a package. They come by apt into
-build/kernels and stay there. A kernel before 6.6 must be refused by name. The program is loaded and compared on it all
-the same, but the kernel may reject it. A warning of a kernel fails its run, except that its verifier finds a fault of
-its own: Linux 6.17 and 6.18 do, and go on.
-"""
-
-import argparse
 import gzip
 import json
+import lzma
 import os
 import pathlib
 import re
 import shutil
 import stat
 import subprocess
-import sys
 import tarfile
-import time
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-KERNELS = ["bookworm", "bookworm-backports", "trixie-backports"]
-# The kernels for virtual machines are small, and have all that is needed without modules.
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+# The kernels for virtual machines are small.
 PACKAGE = "linux-image-cloud-amd64"
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 TOOLS = ["apt-get", "apt-cache", "dpkg-deb", "qemu-system-x86_64", "busybox", "strip", "ldd"]
 # What the guest prints before its own lines, so that they are found among the kernel's.
 MARK = "tributary-guest"
-INIT = f"""#!/bin/busybox sh
-/bin/busybox mount -t proc none /proc
-/bin/busybox mount -t sysfs none /sys
-echo "{MARK} release $(/bin/busybox uname -r)"
-CI=true TRIBUTARY_DIFFERENTIAL_ANY_KERNEL=1 RUST_BACKTRACE=1 /bin/differential kernel:: --nocapture --test-threads=1
-echo "{MARK} ended $?"
-/bin/busybox poweroff -f
-"""
 # All that QEMU emulates but cmpxchg16b: with that of QEMU 7.2, Linux 6.12 crashed in 4 of 12 boots, without it in none.
 CPU = "max,cx16=off"
 # The lines of a console that are shown after a failure.
 SHOWN = 40
-HEADINGS = ["kernel", "product", "loaded", "instructions verified", "packets compared", "seconds", "note"]
 
 
 class Failure(Exception):
     """Why a kernel was not tested, or failed; one text for people."""
 
 
-def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kernels", nargs="*", metavar="SUITE[:PACKAGE]", default=KERNELS,
-                        help=f"default: {' '.join(KERNELS)}")
+def add_arguments(parser, kernels):
+    """What all programs that boot kernels are told."""
+    parser.add_argument("kernels", nargs="*", metavar="SUITE[:PACKAGE]", default=kernels,
+                        help=f"default: {' '.join(kernels)}")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/kernels",
                         help="folder for kernels and consoles (default %(default)s)")
     parser.add_argument("--mirror", help="of Debian; default: the first that apt has")
     parser.add_argument("--refresh", action="store_true", help="ask apt anew also for kernels that are there")
     parser.add_argument("--timeout", type=int, default=900, help="seconds for one kernel (default %(default)s)")
-    return parser.parse_args()
 
 
 def run(*command, folder=None):
@@ -115,44 +93,50 @@ class Apt:
         return next(self.folder.glob(f"{package}_*.deb"))
 
 
-def unpack_kernel(package, folder):
-    """Writes the kernel of a Debian package into `folder`, and returns where."""
-    kernel = None
+def unpack(package, folder, modules):
+    """Writes the kernel of a Debian package, and those of these modules that it has, into `folder`."""
     with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE) as unpacked:
         with tarfile.open(fileobj=unpacked.stdout, mode="r|") as files:
             for file in files:
                 # Since 6.19 it lies beside its modules.
                 if found := first(r"^\./(?:boot/vmlinuz-|usr/lib/modules/(?=[^/]+/vmlinuz$))([^/]+)", file.name):
-                    kernel = folder / f"vmlinuz-{found}"
-                    kernel.write_bytes(files.extractfile(file).read())
-    if not kernel or unpacked.returncode != 0:
-        raise Failure(f"{package} has no kernel in it")
-    return kernel
+                    (folder / f"vmlinuz-{found}").write_bytes(files.extractfile(file).read())
+                elif (found := first(r"/([^/]+)\.ko(?:\.xz)?$", file.name)) in modules:
+                    content = files.extractfile(file).read()
+                    (folder / f"{found}.ko").write_bytes(lzma.decompress(content) if file.name.endswith(".xz") else content)
+    if unpacked.returncode != 0:
+        raise Failure(f"{package} can't be unpacked")
 
 
-def kernel_of(name, arguments):
-    """The file of a kernel, from what was downloaded before or from apt."""
+def kernel_of(name, arguments, modules=()):
+    """The file of a kernel, from what was downloaded before or from apt. Beside it lie those of these modules that are not in it."""
     suite, _, package = name.partition(":")
     folder = arguments.build.resolve() / name.replace(":", "_")
-    if not arguments.refresh and (kept := list(folder.glob("vmlinuz-*"))):
+    kept = list(folder.glob("vmlinuz-*"))
+    if kept and not arguments.refresh and (not modules or any(folder.glob("*.ko"))):
         return kept[0]
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
         apt = Apt(folder / "apt", arguments.mirror or first_mirror(), suite)
-        return unpack_kernel(apt.download(apt.holder(package or PACKAGE)), folder)
+        unpack(apt.download(apt.holder(package or PACKAGE)), folder, modules)
+        kernel = next(folder.glob("vmlinuz-*"), None)
+        if not kernel:
+            raise Failure(f"{name} has no kernel in it")
+        if modules and not any(folder.glob("*.ko")):
+            # Since 6.19 they are in a package of their own.
+            unpack(apt.download(kernel.name.replace("vmlinuz", "linux-modules", 1)), folder, modules)
+        return kernel
     finally:
         shutil.rmtree(folder / "apt", ignore_errors=True)
 
 
-def build_test():
-    """The executable of the test."""
+def build_test(package, name):
+    """The executable of a test of a crate."""
     cargo = os.environ.get("CARGO", "cargo")
-    told = run(cargo, "test", "--locked", "-p", "tributary-kernel-path", "--test", "differential", "--no-run",
-               "--message-format=json", folder=ROOT)
+    told = run(cargo, "test", "--locked", "-p", package, "--test", name, "--no-run", "--message-format=json", folder=ROOT)
     messages = [json.loads(line) for line in told.splitlines()]
-    [built] = [message["executable"] for message in messages if message.get("executable")
-               and message["target"]["name"] == "differential"]
+    [built] = [message["executable"] for message in messages if message.get("executable") and message["target"]["name"] == name]
     return built
 
 
@@ -170,13 +154,19 @@ def packed(number, name, mode, content=b"", device=(0, 0)):
     return head + b"\0" * (-len(head) % 4) + content + b"\0" * (-len(content) % 4)
 
 
-def write_initramfs(target, test):
-    """Writes all files that the guest has."""
+def stripped(program, folder):
+    """A program without what is for debuggers."""
+    target = folder / pathlib.Path(program).name
+    run("strip", "-o", target, program)
+    return target.read_bytes()
+
+
+def write_initramfs(target, script, programs, contents):
+    """Writes all files that the guest has: its script, programs at /bin by name and path, with their libraries, and others by path."""
     busybox = shutil.which("busybox")
-    run("strip", "-o", target.with_name("differential"), test)
-    files = {"/init": INIT.encode(), "/bin/busybox": pathlib.Path(busybox).read_bytes(),
-             "/bin/differential": target.with_name("differential").read_bytes()}
-    for library in {*libraries_of(test), *libraries_of(busybox)}:
+    files = {"/init": script.encode(), "/bin/busybox": pathlib.Path(busybox).read_bytes(), **contents}
+    files |= {f"/bin/{name}": stripped(program, target.parent) for name, program in programs.items()}
+    for library in {library for program in (busybox, *programs.values()) for library in libraries_of(program)}:
         files[library] = pathlib.Path(library).read_bytes()
     folders = {"/proc", "/sys", "/dev", "/tmp"}
     folders |= {str(folder) for file in files for folder in pathlib.Path(file).parents}
@@ -187,12 +177,12 @@ def write_initramfs(target, test):
     target.write_bytes(gzip.compress(archive + packed(0, "TRAILER!!!", 0), compresslevel=1))
 
 
-def boot(kernel, initramfs, console, timeout_s):
-    """Runs a virtual machine to its end."""
+def boot(kernel, initramfs, console, timeout_s, *further):
+    """Runs a virtual machine to its end, with further words for QEMU."""
     line = "console=ttyS0 loglevel=5 panic=-1 oops=panic"
     words = ["qemu-system-x86_64", "-accel", "tcg", "-cpu", CPU, "-m", "1G", "-nodefaults",
              "-no-reboot", "-display", "none", "-serial", f"file:{console}", "-kernel", kernel, "-initrd", initramfs,
-             "-append", line]
+             "-append", line, *further]
     try:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
@@ -201,25 +191,17 @@ def boot(kernel, initramfs, console, timeout_s):
         raise Failure(f"no virtual machine: {done.stderr}")
 
 
-def judge(told):
-    """A row of the table: what the guest printed. Fails if it did not do all."""
-    release = first(rf"{MARK} release (\S+)", told)
-    if not release:
-        raise Failure("the kernel did not start")
-    is_refused = re.search(r"\brefused: kernel \S+ is too old", told)
-    if not is_refused and "has the program at an interface" not in told:
-        raise Failure(f"kernel {release}: neither refused by name nor attached")
-    row = [release, "refused" if is_refused else "attached"]
-    # What the verifier says last, before its account of times.
-    rejected = first(r"the kernel does not take the program: (?s:.*)\n(.*)\nverification time", told)
-    if is_refused and rejected and "1 passed; 1 failed" in told:
-        return [*row, "no", "-", "-", rejected.strip()]
-    instructions = first(r"Some\((\d+)\) instructions verified", told)
-    packets = first(r"Seen \{ packets: (\d+),", told)
-    if first(rf"{MARK} ended (\d+)", told) != "0" or not instructions or not packets:
-        loaded = f"loaded, {instructions} instructions verified" if instructions else "not loaded"
-        raise Failure(f"kernel {release}: {loaded}, {packets or 'no'} packets compared")
-    return [*row, "yes", f"{int(instructions):,}", f"{int(packets):,}", warning_in(release, told)]
+def told_by(kernel, initramfs, arguments, *further):
+    """Boots a kernel; what its console has, and where that is."""
+    console = arguments.build.resolve() / f"{initramfs.stem.split('.')[0]}-{kernel.name.replace('vmlinuz-', '')}.console"
+    console.unlink(missing_ok=True)
+    boot(kernel, initramfs, console, arguments.timeout, *further)
+    return console.read_text(encoding="utf-8", errors="replace").replace("\r", ""), console
+
+
+def explained(failure, told, console):
+    """A failure with the end of the console."""
+    return Failure("\n".join([f"{failure}; the last of {console}:", *told.splitlines()[-SHOWN:]]))
 
 
 def warning_in(release, told):
@@ -230,45 +212,23 @@ def warning_in(release, told):
     return f"warns of its verifier: {own}" if own else ""
 
 
-def test_kernel(name, initramfs, arguments):
-    """Boots a kernel, and returns its row of the table."""
-    kernel = kernel_of(name, arguments)
-    console = arguments.build.resolve() / f"{kernel.name.replace('vmlinuz-', '')}.console"
-    console.unlink(missing_ok=True)
-    started = time.monotonic()
-    boot(kernel, initramfs, console, arguments.timeout)
-    seconds = time.monotonic() - started
-    told = console.read_text(encoding="utf-8", errors="replace").replace("\r", "")
-    try:
-        *row, note = judge(told)
-    except Failure as failure:
-        raise Failure("\n".join([f"{failure}; the last of {console}:", *told.splitlines()[-SHOWN:]])) from failure
-    return [*row, f"{seconds:.0f}", note]
+def require_tools(*further):
+    """Ends with what this machine lacks."""
+    if missing := [tool for tool in (*TOOLS, *further) if not shutil.which(tool)]:
+        raise SystemExit(f"this machine lacks {', '.join(missing)}")
 
 
-def main():
-    arguments = parse_arguments()
-    if missing := [tool for tool in TOOLS if not shutil.which(tool)]:
-        sys.exit(f"run.py: this machine lacks {', '.join(missing)}")
-    arguments.build.mkdir(parents=True, exist_ok=True)
-    initramfs = arguments.build.resolve() / "initramfs.cpio.gz"
-    try:
-        write_initramfs(initramfs, build_test())
-    except Failure as failure:
-        sys.exit(f"run.py: {failure}")
-    rows, failures = [HEADINGS], []
-    for name in arguments.kernels:
+def run_all(headings, kernels, test):
+    """Tests each kernel; prints the rows of a table and the failures. The exit code."""
+    rows, failures = [headings], []
+    for kernel in kernels:
         try:
-            rows.append(test_kernel(name, initramfs, arguments))
+            rows += test(kernel)
         except Failure as failure:
-            failures.append(f"{name}: {failure}")
-    widths = [max(len(row[at]) for row in rows) for at in range(len(HEADINGS))]
+            failures.append(f"{kernel}: {failure}")
+    widths = [max(len(row[at]) for row in rows) for at in range(len(headings))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
     for failure in failures:
         print(f"FAILED {failure}")
-    sys.exit(bool(failures))
-
-
-if __name__ == "__main__":
-    main()
+    return int(bool(failures))
