@@ -24,7 +24,7 @@ LINKS = {"veth": "", "virtio_net": "adapters:eth0,eth1", "VLAN on virtio_net": "
          "bond of virtio_net": "bond:eth0,eth1"}
 TESTS = ("delivery", "port")
 # Tools of the tests.
-TOOLS = ("ip", "nsenter")
+TOOLS = ("ip", "nsenter", "mount")
 ADAPTERS = [word for end in (1, 2) for word in (
     "-netdev", f"hubport,id=end{end},hubid=1", "-device", f"virtio-net-pci,netdev=end{end},mac=52:54:00:93:00:0{end}")]
 HEADINGS = ["kernel", "link", "test", "passed", "seconds"]

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
+use std::path::Path;
 
 use aya::Ebpf;
 use aya::maps::{HashMap, MapData, XskMap};
@@ -43,6 +44,12 @@ impl Steering {
     ) -> Result<(Self, Vec<OpenedSocket>), ServeError> {
         if !IS_BUILT {
             return Err(ServeError::NotBuilt);
+        }
+        if hook == Hook::Native && is_bond(interface) {
+            return Err(ServeError::NotOffered(format!(
+                "interface {interface}: what programs in the drivers of a bond's adapters steer is lost, for its sockets are the bond's; \
+                 the service could have --hook xdp"
+            )));
         }
         let refused = |error: &(dyn std::error::Error + 'static)| {
             ServeError::at(interface, SOCKETS_NEED, error)
@@ -99,6 +106,11 @@ impl Steering {
             let _ = self.ports.remove(&key);
         }
     }
+}
+
+/// Whether an interface consists of several adapters.
+fn is_bond(interface: &str) -> bool {
+    Path::new("/sys/class/net").join(interface).join("bonding").exists()
 }
 
 fn key_of(target: Destination) -> Option<Target> {

@@ -69,16 +69,30 @@ fn on_a_link(test: fn(&Far, &ServiceAddress)) {
         let far = move |is_over: &AtomicBool| echo(&received, is_over);
         link::on_a_link(queues, far, move |link| {
             let far = Far { orders, _link: link };
-            link::with_service(hook, |service| test(&far, &service));
+            link::with_service(hook, |service| {
+                if link::has_sockets(hook) {
+                    return test(&far, &service);
+                }
+                let (socket, address) = bound();
+                let problem =
+                    Port::open(NEAR, address, &socket, &service).err().unwrap().to_string();
+                assert!(problem.contains("a bond"), "{problem}");
+            });
         });
     }
 }
 
-/// A socket at a port of the near end, and the port itself.
-fn open(service: &ServiceAddress) -> (UdpSocket, Port) {
+/// A socket at a port of the near end.
+fn bound() -> (UdpSocket, SocketAddrV4) {
     let socket = UdpSocket::bind((NEAR, 0)).unwrap();
     socket.set_nonblocking(true).unwrap();
     let SocketAddr::V4(address) = socket.local_addr().unwrap() else { panic!("bound to IPv4") };
+    (socket, address)
+}
+
+/// The same, and the port itself.
+fn open(service: &ServiceAddress) -> (UdpSocket, Port) {
+    let (socket, address) = bound();
     let port = Port::open(NEAR, address, &socket, service).unwrap();
     (socket, port)
 }
